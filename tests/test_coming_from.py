@@ -230,7 +230,7 @@ def test_options_exist() -> None:
 
 PRINTED = {
     "--distribution": r"suite +metric +n +mean +sd +min +p50 +p95 +max",
-    "--id r1": r"(?s)^r1 \(.*question: .*verdict: faithfulness",
+    "--id r1": r"(?s)^r1 \(.*question: .*verdict 1 of \d+: faithfulness",
 }
 """What commands with these options print, beside ending well."""
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pytest_llmeval import types
+from pytest_llmeval.reporting.writers.formats import FORMATS
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.presets import with_preset
 from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY, fake_model_conftest
@@ -83,6 +84,14 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("page", "row"), [("README.md", r"^\| `--llm-report FILE` .*$"), ("docs/reports.md", r"^\| `\..*$")]
+)
+def test_formats_of_reports_are_named_wherever_they_are_listed(page: str, row: str) -> None:
+    rows = re.findall(row, (REPOSITORY / page).read_text("utf-8"), re.MULTILINE)
+    assert re.findall(r"`(\.\w+)`", "\n".join(rows)) == [one.suffix for one in FORMATS if one.is_report]
 
 
 def test_what_an_installation_needs_to_know_stands_before_its_command() -> None:

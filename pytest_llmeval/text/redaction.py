@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.text.escaping import printable
 
 __all__ = ["describe", "model_error", "one_line", "redact"]
 
@@ -45,9 +46,12 @@ def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """The words of ``text`` on one line without control characters, secrets, or more than ``limit`` characters."""
-    words = "".join(c if c.isprintable() else " " for c in redact(text)).split()
-    line = " ".join(words)
+    """The words of ``text`` on one line without secrets, or more than ``limit`` characters.
+
+    A control character is shown as an escape: a reader is to see that it was there.
+    """
+    safe = printable(" ".join(redact(text).split()))
+    line = " ".join("".join(c if c.isprintable() else " " for c in safe).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

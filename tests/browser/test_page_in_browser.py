@@ -337,8 +337,8 @@ def test_models_stand_side_by_side(path: Path, open_report: Opener) -> None:
 
 def test_what_judges_and_agents_left(path: Path, open_report: Opener) -> None:
     page = open_report(path, "#sample=essay-2&of=essays&by=large-model")
-    expect(field(page, "verdict").first).to_contain_text("polite")
-    expect(field(page, "verdict").first).to_contain_text("It says please.")
+    expect(field(page, "verdict 1 of 4").first).to_contain_text("polite")
+    expect(field(page, "verdict 1 of 4").first).to_contain_text("It says please.")
     expect(field(page, "output").first).to_contain_text("Paragraph 3 about subject 2, by small-model.")
     page = open_report(path, "#sample=errand-5&of=errands&by=small-model")
     expect(page.locator('#sample .model:first-child [data-field^="output "]')).to_have_count(4)

@@ -30,7 +30,10 @@ def test_values_of_the_environment() -> None:
 
 
 def test_one_line() -> None:
-    assert one_line("a\n  b\t\x1b[31mc\u2028d") == "a b [31mc d"
+    assert one_line("a\n  b\t\x1b[31mc\u2028d\r\n") == r"a b \x1b[31mc d"
+    assert one_line("\0a\u202eb\x9b\ud800") == r"\x00a\u202eb\x9b\ud800"
+    assert one_line("a\ufeff \u200b b\xa0c") == "a b c"
+    assert one_line("\x1b" * 100, limit=9) == r"\x1b\x1b…"
     assert one_line("x" * 50, limit=10) == "x" * 9 + "…"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval.cli import main
+
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "example_suites" / "retrieval"
 SEARCH = f"python:{FOLDER / 'search.py'}:bm25"
@@ -35,6 +37,23 @@ def test_a_search_and_its_answers_stand_in_one_table(in_examples: pytest.Pyteste
     assert plain["ndcg@3"]["value"] < stemmed["ndcg@3"]["value"]
     assert stemmed["answer.faithfulness"]["value"] == 1.0  # each answer is a sentence of what was found
     assert plain["answer.context_recall"]["value"] < stemmed["answer.context_recall"]["value"]
+
+
+def test_reasons_of_the_judge_of_the_answers_are_shown(
+    in_examples: pytest.Pytester, workers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judge is one scorer of several, and not the one that decides."""
+    report = in_examples.path / "report.json"
+    run(in_examples, "retrieval", f"--llm-model={SEARCH}", f"--llm-report={report}", *workers)
+    capsys.readouterr()
+    main(["show", str(report), "--id", "ferry-02"])
+    verdicts = [line.strip() for line in capsys.readouterr().out.splitlines() if "verdict" in line]
+    assert [line.split(",")[0] for line in verdicts] == [
+        "verdict 1 of 5 of scorer answer: faithfulness",
+        *(f"verdict {number} of 5 of scorer answer: context_precision" for number in (2, 3, 4)),
+        "verdict 5 of 5 of scorer answer: context_recall",
+    ]
+    assert verdicts[0].endswith("true (In one text, or not: Fridays, Tamsay, Tuesdays.)")
 
 
 def test_a_folder_with_requirements_is_collected_where_it_is_named(in_examples: pytest.Pytester) -> None:

@@ -100,6 +100,16 @@ def test_an_exception_is_that_samples_error(
     assert records["s3"]["reason"] == f"python:my_agents:{name} raised {error}"
 
 
+def test_controls_in_what_is_raised_are_seen_as_escapes(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makepyfile(red="def crew(prompt):\n    raise ValueError('a \\x1b[31m red \\x07 \\u202e quota')")
+    result = run(llm_pytester, [*workers, "--llm-report=report.html"], "python:red.py:crew")
+    said = r"python:red.py:crew raised ValueError: a \x1b[31m red \x07 \u202e quota"
+    assert said in result.stdout.str()
+    assert {record["reason"] for record in report_of(llm_pytester.path)["records"]} == {said}
+    assert said in (llm_pytester.path / "report.html").read_text()
+    assert not {"\x1b", "\x07", "\u202e"} & {*result.stdout.str()}
+
+
 def test_secrets_reach_nothing_that_is_shown(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     models = ["python:my_agents:crew?planning=true&api_key=hush-hush-hush", "python:my_agents:Agent"]
     result = run(llm_pytester, workers, *models)

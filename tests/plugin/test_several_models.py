@@ -121,6 +121,15 @@ def test_comparison(both: pytest.Pytester, workers: list[str]) -> None:
         0,
     )
     assert set(sums["differences"]) == {"accuracy"}, "counts are not compared"
+    assert {name: found["p_value"] for name, found in sums["differences"].items()} == {"accuracy": 1.0}
+    assert all(found["p_value"] is not None for found in capitals["differences"].values())
+    assert 0 < capitals["differences"]["brier"]["p_value"] <= 1
+    page = both.runpytest(*workers, *MODELS, "--llm-report=out.html", "--llm-report=out.md", "capitals.yaml")
+    assert page.ret == 0
+    assert ", +1 -1, p 1.000)" in (both.path / "out.md").read_text("utf-8")
+    shown = (both.path / "out.html").read_text("utf-8")
+    assert "Changes of each suite" in shown
+    assert "sign-flip test" in shown
 
 
 def test_a_narrow_terminal_gets_a_table_for_each_model(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

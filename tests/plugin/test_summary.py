@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
@@ -74,6 +76,37 @@ def test_colour_only_where_it_is_wanted(llm_pytester: pytest.Pytester) -> None:
 
 def test_no_summary_where_pytest_gives_none(both: pytest.Pytester) -> None:
     both.runpytest("--no-summary", "capitals.yaml").stdout.no_fnmatch_line("*LLM evaluation*")
+
+
+def test_a_report_of_a_session_that_collected_nothing_is_named(
+    llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    llm_pytester.makefile(".yaml", broken="suite: broken\nsmaples: []\nscore: exact\n")
+    reports = ("--llm-report=out.html", "--llm-report=out.json", "--llm-report=of/")
+    result = llm_pytester.runpytest(*workers, "broken.yaml", "--llm-model=demo", *reports)
+    assert result.ret in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+    result.stdout.fnmatch_lines(["*unknown key 'smaples'*", "report: out.json", "report: of/*.md", "report: out.html"])
+    assert "LLM evaluation" not in result.stdout.str()
+    for name in re.findall(r"(?m)^report: (.+)$", result.stdout.str()):
+        assert (llm_pytester.path / name).is_file()
+
+
+def test_a_report_of_a_session_that_pytest_gives_up_is_named(both: pytest.Pytester, workers: list[str]) -> None:
+    with both.path.joinpath("conftest.py").open("a") as conftest:
+        conftest.write("\n\ndef pytest_runtest_logfinish():\n    raise OSError('no more')\n")
+    result = both.runpytest(*workers, "capitals.yaml", "--llm-report=out.html")
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    result.stdout.fnmatch_lines(["INTERNALERROR> *no more", "report: out.html"])
+    assert (both.path / "out.html").is_file()
+
+
+@pytest.mark.parametrize("arguments", [("--collect-only",), ("--llm-model=demo", "--llm-gate=none: accuracy > 0")])
+def test_no_report_is_named_where_none_was_written(
+    llm_pytester: pytest.Pytester, workers: list[str], arguments: tuple[str, ...]
+) -> None:
+    llm_pytester.makefile(".yaml", broken="suite: broken\nsmaples: []\nscore: exact\n")
+    result = llm_pytester.runpytest(*workers, "broken.yaml", *arguments, "--llm-report=out.html")
+    assert ("report: out.html" in result.stdout.str()) is (llm_pytester.path / "out.html").exists()
 
 
 def test_nothing_is_said_in_a_run_without_suites(llm_pytester: pytest.Pytester) -> None:

@@ -179,6 +179,7 @@ differences = st.builds(
     num_gained=st.none() | counts,
     num_lost=st.none() | counts,
     num_clusters=st.none() | counts,
+    p_value=optional_numbers,
 )
 comparisons = st.builds(
     Comparison,

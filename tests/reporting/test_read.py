@@ -174,6 +174,7 @@ def test_schema_1() -> None:
         assert suite.info.fingerprint == old["fingerprint"]
     assert [comparison.second for comparison in report.comparisons] == ["majority", "majority"]
     assert report.comparisons[1].differences["accuracy"].difference == -0.25
+    assert {one.p_value for comparison in report.comparisons for one in comparison.differences.values()} == {None}
     assert (report.averages, report.gates, report.definitions) == ((), (), {})
     assert [record.id for record in report.records] == [record["id"] for record in raw["records"]]
     assert {record.cluster for record in report.records} == {None}

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.reporting.report.recount import fitting, misfit
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Comparison, Report
 from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.reporting.storage.json_report import head_to_json
 from pytest_llmeval.reporting.storage.report_model import record_from_json, report_from_json
@@ -269,6 +269,32 @@ def test_a_report_as_it_was_written_fits(real: Document) -> None:
     assert head_to_json(again) == head_to_json(report)
     assert [record.score.values for record in again.records] == [record.score.values for record in report.records]
     assert again.records[0].question is None  # what no number is made of is not kept
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        ({"p_value": 0.04}, "suite 'a', other against demo: accuracy: p_value is 0.04, and its records give 0.453125"),
+        ({"num_lost": 9}, "suite 'a', other against demo: accuracy: num_lost is 9, and its records give 5"),
+    ],
+)
+def test_flips_of_two_models_are_those_of_the_records(edit: dict[str, Any], told: str) -> None:
+    both = [*samples("a", "cccccwwccc"), *samples("a", "wwwwwccccc", model="other")]
+    whole = report_of(both, [info("a")], models=({"name": "demo"}, {"name": "other"}))
+    assert misfit(whole, "r.json") is None
+    (comparison,) = whole.comparisons
+    accuracy = comparison.differences["accuracy"]
+    old = replace(whole, comparisons=(with_accuracy(comparison, p_value=None),))
+    assert accuracy.p_value == pytest.approx(0.453125)
+    assert misfit(old, "r.json") is None  # from before there were p-values
+    found = misfit(replace(whole, comparisons=(with_accuracy(comparison, **edit),)), "r.json")
+    assert found is not None
+    assert told in found
+
+
+def with_accuracy(comparison: Comparison, **values: Any) -> Comparison:
+    accuracy = replace(comparison.differences["accuracy"], **values)
+    return replace(comparison, differences={**comparison.differences, "accuracy": accuracy})
 
 
 @pytest.fixture

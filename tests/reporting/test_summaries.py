@@ -93,6 +93,11 @@ def test_clusters_are_those_of_the_records() -> None:
     }
     (comparison,) = compare_models("sums", by_model, ["one", "two"], ["accuracy"])
     assert comparison.differences["accuracy"].num_clusters == 12
+    # Each of 12 passages was all right and is all wrong, or the other way round: six each way.
+    assert comparison.differences["accuracy"].p_value == 1.0
+    by_model["two"] = suite_of(*[1.0] * 24, cluster_size=2)
+    (comparison,) = compare_models("sums", by_model, ["one", "two"], ["accuracy"])
+    assert comparison.differences["accuracy"].p_value == pytest.approx(2 * 0.5**6)
 
 
 def test_averages_over_suites() -> None:

@@ -32,10 +32,57 @@ def test_verdicts_of_a_panel_are_shown_by_judge() -> None:
     own: list[JSON] = [{"details": {"verdicts": [{"value": said, "reasons": "r"}]}} for said in (True, False)]
     assert verdict_lines({"judges": own}) == ["verdict of judge 1: true (r)", "verdict of judge 2: false (r)"]
     many: list[JSON] = [{"value": True, "reasons": "r"}] * 23
-    assert verdict_lines({"verdicts": many})[-1] == "verdict: 3 more are in the report"
+    lines = verdict_lines({"verdicts": many})
+    assert (lines[0], lines[19]) == ("verdict 1 of 23: true (r)", "verdict 20 of 23: true (r)")
+    assert lines[20:] == ["verdicts: 3 more are in the report"]
 
 
-@pytest.mark.parametrize("details", [{"verdicts": None}, {"verdicts": [None, 3]}, {"judges": [None]}, {"judges": [{}]}])
+def test_verdicts_of_several_scorers_and_replies_say_whose_they_are() -> None:
+    def said(*values: JSON) -> dict[str, JSON]:
+        return {"verdicts": [{"value": value, "reasons": "r"} for value in values]}
+
+    def parts(first: dict[str, JSON], **others: dict[str, JSON]) -> dict[str, JSON]:
+        """Of several scorers: the first decides, and its details are those of the sample."""
+        shown: dict[str, JSON] = {name: {"status": "scored", "details": own} for name, own in others.items()}
+        return {**first, "scorers": {"helpful": {"status": "scored"}, **shown}}
+
+    panel: dict[str, JSON] = {"judges": [{"details": said(1, 2)}, {"details": said(3)}]}
+    assert verdict_lines(parts(said(5), plain={}, answer=said(True, False), panel=panel)) == [
+        "verdict of scorer helpful: 5 (r)",
+        "verdict 1 of 2 of scorer answer: true (r)",
+        "verdict 2 of 2 of scorer answer: false (r)",
+        "verdict 1 of 2 of judge 1 of scorer panel: 1 (r)",
+        "verdict 2 of 2 of judge 1 of scorer panel: 2 (r)",
+        "verdict of judge 2 of scorer panel: 3 (r)",
+    ]
+    assert verdict_lines(parts(panel)) == [
+        "verdict 1 of 2 of judge 1 of scorer helpful: 1 (r)",
+        "verdict 2 of 2 of judge 1 of scorer helpful: 2 (r)",
+        "verdict of judge 2 of scorer helpful: 3 (r)",
+    ]
+    replies: list[JSON] = [{"details": parts({}, answer=said(True))}, {"details": said(4)}, {"status": "wrong"}]
+    assert verdict_lines({"epoch": 0, "epochs": replies}) == [
+        "verdict of scorer answer of output 1: true (r)",
+        "verdict of output 2: 4 (r)",
+    ]
+    nested: dict[str, JSON] = said(True)
+    for _ in range(500):
+        nested = {"scorers": {"a": {"details": nested}}}
+    assert verdict_lines(nested) == []
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"verdicts": None},
+        {"verdicts": [None, 3]},
+        {"judges": [None]},
+        {"judges": [{}]},
+        {"scorers": ["a"]},
+        {"scorers": {"a": 1, "b": {"details": [1]}}},
+        {"epochs": {"a": 1}},
+    ],
+)
 def test_details_of_another_shape_are_no_verdicts(details: dict[str, JSON]) -> None:
     assert verdict_lines(details) == []
 

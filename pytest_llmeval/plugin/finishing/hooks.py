@@ -156,6 +156,8 @@ class Reporting:
 
             self._session.write_wrong_answers(terminalreporter)
             write_summary(terminalreporter, self._session.report, self._session.writer.written)
+        else:  # suites could not be collected, say
+            _write_paths(terminalreporter, self._session)
         if os.environ.get("GITHUB_ACTIONS") == "true":
             from pytest_llmeval.reporting.writers.github import annotation_lines, append_job_summary
 
@@ -275,7 +277,18 @@ class Writing:
             from pytest_llmeval.plugin.finishing.session import remember
 
             gathered.write(session)
+            terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+            if session.exitstatus == pytest.ExitCode.INTERNAL_ERROR and terminal is not None:
+                _write_paths(terminal, gathered)  # pytest has no summary then
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
+
+
+def _write_paths(terminal: pytest.TerminalReporter, gathered: LLMSession) -> None:
+    if gathered.writer.written:
+        from pytest_llmeval.reporting.terminal.summary import write_paths
+
+        terminal.ensure_newline()
+        write_paths(terminal, gathered.writer.written)
 
 
 def _reads_phases(config: pytest.Config) -> bool:

@@ -44,6 +44,7 @@ from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, places_by_category, summarize
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import quoted
 
@@ -289,7 +290,7 @@ def _check_definitions(report: Report) -> None:
 
 
 def _check_comparisons(report: Report, groups: Mapping[Group, Sequence[Record]]) -> None:
-    """The values of models that are compared; not those that take long."""
+    """The values of models that are compared; not those that take long, such as p-values that are no closed form."""
     for found in report.comparisons:
         first, second = (
             {record.id: record.score for record in groups.get((found.suite, model), ())}
@@ -304,7 +305,11 @@ def _check_comparisons(report: Report, groups: Mapping[Group, Sequence[Record]])
             where = f"suite {found.suite!r}, {found.second} against {found.first}: {name}"
             if name not in again:
                 raise _Misfit(f"{where} is only in its summary")
-            _check_fields(found.differences[name], again[name], ("n", "first", "second", "difference"), f"{where}: ")
+            stored, one = found.differences[name], again[name]
+            _check_fields(stored, one, ("n", "first", "second", "difference"), f"{where}: ")
+            if stored.p_value is not None and stored.num_clusters is None and one.kind == "proportion":
+                one = replace(one, p_value=mcnemar(one.num_lost or 0, one.num_gained or 0).p_two_sided)
+                _check_fields(stored, one, ("num_gained", "num_lost", "p_value"), f"{where}: ")
 
 
 def _check_averages(report: Report, suites: Sequence[SuiteReport], groups: Mapping[Group, Sequence[Record]]) -> None:

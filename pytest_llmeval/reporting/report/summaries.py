@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.movers import Movers, movers
+from pytest_llmeval.scoring.comparison.paired_metrics import two_sided_p
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -145,14 +146,20 @@ def compare_models(
     metrics: Sequence[str],
     better: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Comparison]:
-    """The suite on each of ``models`` against the first of them; ``records`` are those of the suite, by model.
+    """The suite on each of ``models`` against the first of them, with the paired test of each metric; ``records`` are
+    those of the suite, by model.
 
     ``better`` says of metrics that are not known here which way is better.
     """
     scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
     for second in models[1:]:
-        differences = compare(scores.get(models[0], {}), scores.get(second, {}), metrics, clusters or None)
+        sides = scores.get(models[0], {}), scores.get(second, {})
+        differences = {}
+        for name, found in compare(*sides, metrics, clusters or None).items():
+            is_higher = definition(name, better).higher_is_better is not False
+            p_value = two_sided_p(name, *sides, found, clusters or None, higher_is_better=is_higher)
+            differences[name] = replace(found, p_value=p_value)
         if differences:
             moved = dict(_moved(scores[models[0]], scores[second], differences, better))
             yield Comparison(suite=suite, first=models[0], second=second, differences=differences, movers=moved)

@@ -10,7 +10,7 @@ from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["comparison_cells", "comparison_lines"]
+__all__ = ["comparison_cells", "comparison_lines", "p_text"]
 
 
 def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str], *, width: int) -> Iterator[str]:
@@ -40,11 +40,11 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def comparison_cells(
-    comparisons: Sequence[Comparison], names: Mapping[str, str], *, is_short: bool = False
+    comparisons: Sequence[Comparison], names: Mapping[str, str], *, is_short: bool = False, has_p: bool = False
 ) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Headers and rows, made ``printable``, of a table for each model that others stand against: ``headers[3]``.
 
-    A session has one; a report may have been edited.
+    A session has one; a report may have been edited. ``has_p``: with the p-values of the paired tests.
     """
     compared = [comparison for comparison in comparisons if comparison.differences]
     for first in dict.fromkeys(comparison.first for comparison in compared):
@@ -54,15 +54,20 @@ def comparison_cells(
         for comparison in own:
             suites.setdefault(comparison.suite, {})[comparison.second] = comparison
         headers = ["suite", "metric", "n", *(printable(names.get(model, model)) for model in (first, *seconds))]
-        yield headers, [_row(suite, members, seconds, is_short) for suite, members in suites.items()]
+        yield headers, [_row(suite, members, seconds, is_short, has_p) for suite, members in suites.items()]
 
 
-def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str], is_short: bool) -> list[str]:
+def p_text(p: float) -> str:
+    """A p-value in three digits: ``0.012``, ``< 0.001``."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _row(suite: str, own: Mapping[str, Comparison], seconds: Sequence[str], is_short: bool, has_p: bool) -> list[str]:
     metric = _first_metric(own)
     found = {model: comparison.differences.get(metric) for model, comparison in own.items()}
     differences = {model: difference for model, difference in found.items() if difference is not None}
     widest = max(differences.values(), key=lambda difference: difference.n)
-    cells = [_cell(metric, differences.get(model), widest.n, is_short) for model in seconds]
+    cells = [_cell(metric, differences.get(model), widest.n, is_short, has_p) for model in seconds]
     return [printable(suite), printable(metric), str(widest.n), number(widest.first), *cells]
 
 
@@ -73,7 +78,7 @@ def _first_metric(own: Mapping[str, Comparison]) -> str:
     return "accuracy" if "accuracy" in common else (common or list(one.differences))[0]
 
 
-def _cell(metric: str, difference: Difference | None, usual_n: int, is_short: bool) -> str:
+def _cell(metric: str, difference: Difference | None, usual_n: int, is_short: bool, has_p: bool) -> str:
     if difference is None:
         return ""
     shown, gap = (short_number, "") if is_short else (number, " ")
@@ -83,6 +88,8 @@ def _cell(metric: str, difference: Difference | None, usual_n: int, is_short: bo
         found += f" [{shown(difference.ci_low)},{gap}{shown(difference.ci_high)}]"
     if difference.num_gained is not None:
         found += f", +{difference.num_gained} -{difference.num_lost}"
+    if has_p and difference.p_value is not None:
+        found += f", p {p_text(difference.p_value)}"
     if difference.n != usual_n:
         found += f", n {difference.n}"
     return Coloured(f"{number(difference.second)} ({found})", _colour(metric, difference))

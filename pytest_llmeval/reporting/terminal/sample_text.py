@@ -27,6 +27,8 @@ _MAX_LINE = 500
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
+_MAX_DEPTH = 4
+"""Of scorers of judges of replies."""
 _MAX_RELEVANT = 20
 _MAX_STEPS = 20
 _MAX_FOUND = 100
@@ -218,18 +220,32 @@ def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
-    """What judges said, with their reasons, each judge of a panel apart."""
-    judges = record.details.get("judges")
-    found: list[tuple[str, object]] = [("verdict", record.details)]
-    if isinstance(judges, list):
-        of_judges = [judge.get("details") if isinstance(judge, dict) else None for judge in judges]
-        found = [(f"verdict of judge {number}", own) for number, own in enumerate(of_judges, 1)]
-    for name, details in found:
-        verdicts = details.get("verdicts") if isinstance(details, Mapping) else None
-        told = [text for one in verdicts if (text := _verdict(one))] if isinstance(verdicts, list) else []
-        yield from ((name, text) for text in told[:_MAX_VERDICTS])
+    """What judges said, with their reasons: of each scorer, each reply and each judge of a panel apart."""
+    for whose, verdicts in _told_apart(record.details, "", _MAX_DEPTH):
+        told = [text for one in verdicts if (text := _verdict(one))]
+        for number, text in enumerate(told[:_MAX_VERDICTS], 1):
+            yield f"verdict{'' if len(told) == 1 else f' {number} of {len(told)}'}{whose}", text
         if len(told) > _MAX_VERDICTS:
-            yield name, f"{len(told) - _MAX_VERDICTS} more are in the report"
+            yield f"verdicts{whose}", f"{len(told) - _MAX_VERDICTS} more are in the report"
+
+
+def _told_apart(details: object, whose: str, depth: int) -> Iterator[tuple[str, list[JSON]]]:
+    """The verdicts in details of a score, and in those of the scores that it was made of; ``whose`` they are."""
+    if not isinstance(details, Mapping) or not depth:
+        return
+    scorers = details.get("scorers")
+    parts: Mapping[str, object] = scorers if isinstance(scorers, Mapping) else {}
+    # Of several scorers the deciding one comes first, and its details are those of the sample.
+    own = next((f" of scorer {name}{whose}" for name in parts), whose)
+    if isinstance(verdicts := details.get("verdicts"), list):
+        yield own, verdicts
+    inner = [(f" of scorer {name}{whose}", one) for name, one in parts.items()]
+    for name, kept, whole in (("judge", "judges", own), ("output", "epochs", whose)):
+        members = details.get(kept)
+        several = enumerate(members if isinstance(members, list) else (), 1)
+        inner += [(f" of {name} {number}{whole}", one) for number, one in several]
+    for name, one in inner:
+        yield from _told_apart(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
 
 
 def _verdict(one: JSON) -> str | None:

@@ -31,7 +31,16 @@ from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joine
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
-__all__ = ["Terminal", "engine_lines", "model_texts", "server_lines", "speed_lines", "summary_lines", "write_summary"]
+__all__ = [
+    "Terminal",
+    "engine_lines",
+    "model_texts",
+    "server_lines",
+    "speed_lines",
+    "summary_lines",
+    "write_paths",
+    "write_summary",
+]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """Samples that are shown, and those of one reason."""
@@ -60,7 +69,12 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
     for line in summary_lines(report, width=width):
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
         _write(terminal, line, width, {"red": True} if is_urgent else {})
-    # The page last, where a reader's eye and a terminal's link are.
+    write_paths(terminal, paths)
+
+
+def write_paths(terminal: Terminal, paths: Sequence[Path]) -> None:
+    """Write where the report was written to; the page last, where a reader's eye and a terminal's link are."""
+    width = shutil.get_terminal_size(fallback=(120, 24)).columns
     for path in sorted(paths, key=lambda path: path.suffix.lower() == ".html"):
         _write(terminal, f"report: {printable(str(path))}", width, {})
 

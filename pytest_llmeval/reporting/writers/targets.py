@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PosixPath, WindowsPath
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
@@ -23,6 +24,18 @@ __all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_rep
 
 _MAX_MODEL_BYTES = 100
 """Of the models' names in a file name: file systems take 255 for the whole of it."""
+
+
+if sys.platform == "win32":
+    _Base = WindowsPath
+else:
+    _Base = PosixPath
+
+
+class _Folder(_Base):
+    """A folder that is to be made: its name alone, which a path keeps without the slash, may be that of a file."""
+
+    __slots__ = ()
 
 
 def parse_target(text: str) -> Path:
@@ -42,9 +55,7 @@ def parse_target(text: str) -> Path:
             )
         return path
     if has_slash:
-        if has_form:
-            raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
-        return path
+        return _Folder(path)
     if has_form:
         return path
     if path.suffix.lower() == ".xml":
@@ -59,7 +70,7 @@ def check_target(path: Path) -> None:
 
     Folders that are not there are made: that of a file, one that is the target itself, and those above them.
     """
-    if not os.path.isdir(path) and (form := format_of(path)) is not None:
+    if not is_folder(path) and (form := format_of(path)) is not None:
         form.check()
         check_writable(path)
         return
@@ -85,9 +96,9 @@ def _names(folder: Path, report: Report) -> Iterator[Path]:
     models = _models_part([str(model["name"]) for model in report.models])
     parts = ["eval_report", *["mcq"] * lettered, *[models] * bool(models), _time_part(report.created)]
     stem, suffix = "_".join(parts), folder_suffix()
-    yield folder / f"{stem}{suffix}"
+    yield Path(folder, f"{stem}{suffix}")
     for number in count(2):
-        yield folder / f"{stem}-{number}{suffix}"
+        yield Path(folder, f"{stem}-{number}{suffix}")
 
 
 def write_report_file(report: Report, path: Path) -> Path:
@@ -125,8 +136,10 @@ def _claimed(folder: Path, report: Report) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``report_formats``."""
-    return os.path.isdir(path) or format_of(path) is None
+    """Whether a target is a folder: one that exists or was named with a slash, or whose name has none of the suffixes
+    of ``report_formats``.
+    """
+    return isinstance(path, _Folder) or os.path.isdir(path) or format_of(path) is None
 
 
 def _models_part(models: Sequence[str]) -> str:

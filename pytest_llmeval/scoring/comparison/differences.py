@@ -44,6 +44,9 @@ class Difference:
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
+
+    ``p_value`` is two-sided, of the paired test that a gate makes of the metric (``paired_metrics.two_sided_p``); None
+    where there is none or it was not made.
     """
 
     n: int
@@ -57,6 +60,7 @@ class Difference:
     num_gained: int | None = None
     num_lost: int | None = None
     num_clusters: int | None = None
+    p_value: float | None = None
 
 
 def compare(

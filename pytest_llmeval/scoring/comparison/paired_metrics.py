@@ -23,14 +23,24 @@ from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
-from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, row_by_row
+from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, mcnemar, row_by_row
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
 from pytest_llmeval.text.wording import quoted
 
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.null_distribution import Numbers
 
-__all__ = ["PairedMetric", "PairingError", "counted", "listed", "needed_values", "pair_metric", "pooled_over_suites"]
+__all__ = [
+    "PairedMetric",
+    "PairingError",
+    "counted",
+    "flip_words",
+    "listed",
+    "needed_values",
+    "pair_metric",
+    "pooled_over_suites",
+    "two_sided_p",
+]
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
@@ -38,6 +48,8 @@ Row: TypeAlias = tuple[float, ...]
 _MAX_LISTED = 3
 _MAX_MOVERS = 1000
 """Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""
+_DRAWS = 2000
+"""Of a test of two models that is not exact: the least two-sided p-value is 0.001."""
 _NO_VALUE = "has no value in one of the two reports"
 
 
@@ -105,6 +117,12 @@ class PairedMetric:
         Where it cannot, it passes whatever happened.
         """
         return 0.5**self.num_units <= level
+
+
+def flip_words(metric: str, *, is_zero_or_one: bool) -> tuple[str, str]:
+    """What samples became whose value of the metric changed: wrong or right answers, or worse or better ones."""
+    is_of_answers = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
+    return ("wrong", "right") if is_of_answers else ("worse", "better")
 
 
 def needed_values(metric: str) -> set[str]:
@@ -199,45 +217,87 @@ def _paired(
     margin: float,
 ) -> PairedMetric:
     first, second = rows
-    paired: Paired
+    paired = _to_test(metric, rows, clusters, higher_is_better=higher_is_better, margin=margin)
     gains: list[float] | None = None
-    if len(first[0]) == 1:
-        paired = PairedValues(
-            first=[value for (value,) in first],
-            second=[value for (value,) in second],
-            higher_is_better=higher_is_better,
-            clusters=clusters,
-            margin=margin,
-        )
+    if isinstance(paired, PairedValues):
         gains = paired.gains()
-    else:
-        sums = _sums(split_name(metric)[1], [*first, *second])
-        paired = PairedSums(
-            first=sums.rows[: len(first)],
-            second=sums.rows[len(first) :],
-            values=sums.values,
-            higher_is_better=higher_is_better,
-            clusters=clusters,
-            margin=margin,
-        )
-        if paired.gain() is None:
-            raise PairingError(_NO_VALUE)
-        if difference.kind == "pooled":
-            # The loglikelihood of a sample's text: its units are those of the text.
-            gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
+    elif difference.kind == "pooled":
+        # The loglikelihood of a sample's text: its units are those of the text.
+        gains = [after[0] - before[0] for before, after in zip(first, second, strict=True)]
     is_zero_or_one = len(first[0]) == 1 and {*first, *second} <= {(0.0,), (1.0,)}
-    is_accuracy = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
     return PairedMetric(
         difference=difference,
         paired=paired,
         higher_is_better=higher_is_better,
         num_worse=sum(gain < -LEAST_CHANGE for gain in gains or ()),
         num_better=sum(gain > LEAST_CHANGE for gain in gains or ()),
-        flipped_to=None if gains is None else ("wrong", "right") if is_accuracy else ("worse", "better"),
+        flipped_to=None if gains is None else flip_words(metric, is_zero_or_one=is_zero_or_one),
         is_zero_or_one=is_zero_or_one,
         has_limits=has_limits(metric),
         is_unchanged=list(first) == list(second),
     )
+
+
+def _to_test(
+    metric: str,
+    rows: tuple[Sequence[Row], Sequence[Row]],
+    clusters: Sequence[int] | None,
+    *,
+    higher_is_better: bool,
+    margin: float = 0.0,
+) -> PairedValues | PairedSums:
+    """What is tested of the metric. ``PairingError`` where it is computed of all samples, and has no value."""
+    first, second = rows
+    if len(first[0]) == 1:
+        return PairedValues(
+            first=[value for (value,) in first],
+            second=[value for (value,) in second],
+            higher_is_better=higher_is_better,
+            clusters=clusters,
+            margin=margin,
+        )
+    sums = _sums(split_name(metric)[1], [*first, *second])
+    paired = PairedSums(
+        first=sums.rows[: len(first)],
+        second=sums.rows[len(first) :],
+        values=sums.values,
+        higher_is_better=higher_is_better,
+        clusters=clusters,
+        margin=margin,
+    )
+    if paired.gain() is None:
+        raise PairingError(_NO_VALUE)
+    return paired
+
+
+def two_sided_p(
+    metric: str,
+    first: Mapping[str, ScoreLike],
+    second: Mapping[str, ScoreLike],
+    difference: Difference,
+    clusters: Mapping[str, str | None] | None = None,
+    *,
+    higher_is_better: bool = True,
+) -> float | None:
+    """The p-value of a ``difference`` that ``compare`` found of the same scores, by the test that a gate makes.
+
+    It says how likely a difference as large, either way, is where nothing differs. None where there is no test.
+    ``higher_is_better`` decides no more than which draws are those of the gate, where the test is not exact.
+    """
+    if difference.kind == "proportion" and difference.num_clusters in (None, difference.n):
+        return mcnemar(difference.num_lost or 0, difference.num_gained or 0).p_two_sided
+    read = _parts_reader(metric) if difference.kind in ("pooled", "corpus") else _value_reader(metric)
+    pairs = {id_: (read(score), read(second[id_])) for id_, score in first.items() if id_ in second}
+    found = {id_: (one, other) for id_, (one, other) in pairs.items() if one is not None and other is not None}
+    rows = [one for one, _ in found.values()], [other for _, other in found.values()]
+    if not found or not all(map(math.isfinite, chain.from_iterable(chain(*rows)))):
+        return None
+    numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in found])
+    try:
+        tested = _to_test(metric, rows, numbers, higher_is_better=higher_is_better)
+        return tested.test(_DRAWS).p_two_sided
+    except (ArithmeticError, ValueError):  # a ``PairingError``, or numbers too large to be summed
+        return None
 
 
 def _parts_reader(metric: str) -> Callable[[ScoreLike], Row | None]:

@@ -52,6 +52,11 @@ class PairedTest:
     false_alarm_rate: float
     num_draws: int | None = None
 
+    @property
+    def p_two_sided(self) -> float:
+        """How likely so large a difference is, either way: where nothing has changed, both ways are as likely."""
+        return min(1.0, 2 * min(self.p_drop, self.p_improved))
+
 
 class Paired(Protocol):
     """One metric of two runs over the same samples, ready to be tested."""

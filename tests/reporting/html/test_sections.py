@@ -404,15 +404,50 @@ def test_flips_are_counted_and_tested() -> None:
             second="third",
         ),
     )
-    found = by_title(sections.change_tables(report(comparisons=comparisons), TWO))["Flips"]
+    tables = by_title(sections.change_tables(report(comparisons=comparisons), TWO))
+    found = tables["Flips"]
     p = binomtest(1004, 1004 + 1019, 0.5).pvalue
     assert cells(found) == [
         ["suite", "model", "metric", "n", "became wrong", "became right", "difference [95%]", "p"],
         ["sums", "two against one", "accuracy", "1,310", "1,019", "1,004", "-0.030 [-0.070, 0.012]", f"{p:.3f}"],
         ["capitals\\x1b", "third against one", "accuracy", "1,310", "8", "3", "-0.030 [-0.070, 0.012]", ""],
+    ]
+    assert cells(tables["Changes of each suite"]) == [
+        ["suite", "model", "metric", "n", "became worse", "became better", "difference [95%]", "p"],
         ["capitals\\x1b", "third against one", "greedy_match", "1,310", "0", "7", "+0.050", "0.016"],
     ]
     assert found.align == ["left"] * 3 + ["right"] * 5
+
+
+def test_a_change_is_worse_or_better_as_the_metric_says() -> None:
+    differences = {
+        "accuracy": difference(4, 9),
+        "second.accuracy_sum": difference(1, 2),  # not in the terminal
+        "second.accuracy": difference(5, 6),
+        "judge.accuracy": difference(3, 1),  # of a scorer that is called so
+        "dissent": difference(7, 2, difference=0.004),
+        "latency_ok": difference(8, 1),
+        "refused": difference(6, 5),
+        "unknown": difference(2, 3),
+        "judge.2.dissent": difference(7, 2),
+        "judge.2.accuracy": difference(7, 2),
+        "judge.sensitivity": difference(7, 2),
+        "judge.base_rate": difference(7, 2),
+    }
+    suites = [of_suite("sums", info_better={"refused": "lower", "latency_ok": "higher"})]
+    found = by_title(sections.change_tables(report(suites, comparisons=(compared(differences),)), TWO))
+    assert [row[2:6] for row in found["Flips"].rows] == [
+        ["accuracy", "1,310", "9", "4"],
+        ["second.accuracy", "1,310", "6", "5"],
+        ["judge.accuracy", "1,310", "1", "3"],
+    ]
+    assert found["Flips"].headers[4:6] == ("became wrong", "became right")
+    assert [row[2:6] for row in found["Changes of each suite"].rows] == [
+        ["dissent", "1,310", "7", "2"],
+        ["latency_ok", "1,310", "1", "8"],
+        ["refused", "1,310", "6", "5"],
+    ]
+    assert found["Changes of each suite"].headers[4:6] == ("became worse", "became better")
 
 
 def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
@@ -421,6 +456,30 @@ def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
     found = by_title(sections.change_tables(report(comparisons=comparisons), TWO))["Flips"]
     p_values = [binomtest(gained, gained + lost).pvalue if gained + lost else 1.0 for gained, lost in pairs]
     assert [row[-1] for row in found.rows] == [f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in p_values]
+
+
+def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
+    moved = {"f1": Movers(num_worse=30, num_better=12, num_same=1268)}
+    differences = {
+        "accuracy": difference(3, 8, num_clusters=11, p_value=0.0304),
+        "f1": difference(None, None, kind="mean", p_value=0.0125),
+        "perplexity": difference(None, None, kind="pooled", p_value=0.0002),
+        "bleu_4": difference(None, None, kind="corpus"),  # neither flips nor a test
+        "judge.kappa": difference(None, None, kind="corpus", p_value=0.04),
+        "corrected_accuracy": difference(None, None, kind="corpus", p_value=0.05),
+        "nll": difference(None, None, kind="mean", p_value=0.06),  # not in the terminal
+    }
+    found = by_title(sections.change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
+    between = "-0.030 [-0.070, 0.012]"
+    assert [list(row[2:]) for row in found["Flips"].rows] == [["accuracy", "1,310", "8", "3", between, "0.030"]]
+    assert [list(row[2:]) for row in found["Changes of each suite"].rows] == [
+        ["f1", "1,310", "30", "12", between, "0.013"],
+        ["perplexity", "1,310", "", "", between, "< 0.001"],
+        ["corrected_accuracy", "1,310", "", "", between, "0.050"],
+    ]
+    for table in (found["Flips"], found["Changes of each suite"]):
+        assert "exact McNemar test" in table.notes[0]
+        assert "sign-flip test" in table.notes[0]
 
 
 def test_nothing_was_compared() -> None:

@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals
-from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
+from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells, p_text
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, is_better
 from pytest_llmeval.reporting.terminal.latency_lines import latency_cells
 from pytest_llmeval.reporting.terminal.metric_tables import USUAL, Row, metric_cells, metrics_shown, with_interval
@@ -37,9 +38,12 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
-from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT
+from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Movers
+from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.text.escaping import printable
@@ -177,7 +181,7 @@ def _said(one: GateResult) -> Sequence[str]:
 def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:
     yield from (found.metric, f"{found.n:,}", number(found.baseline), number(found.current))
     yield _difference(found.difference, found.ci_low, found.ci_high)
-    yield _p_value(found.p_improved_adjusted if is_better else found.p_adjusted)
+    yield p_text(found.p_improved_adjusted if is_better else found.p_adjusted)
     yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
     yield "" if found.smallest_drop is None else number(found.smallest_drop)
 
@@ -185,10 +189,6 @@ def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:
 def _difference(value: float, low: float | None, high: float | None) -> str:
     text = f"{'+' if value >= 0 else ''}{number(value)}"
     return text if low is None or high is None else f"{text} [{number(low)}, {number(high)}]"
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -259,15 +259,17 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
             notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
         )
-    flips = [row for one in report.comparisons for row in _flip_rows(one, names)]
-    if flips:
-        yield Table(
-            title="Flips",
-            headers=("suite", "model", "metric", "n", "became wrong", "became right", "difference [95%]", "p"),
-            rows=flips,
-            align=["left", "left", "left", *["right"] * 5],
-            notes=["p: exact McNemar test, two-sided, of each suite by itself; blank where samples lie in clusters."],
-        )
+    for became, title in _CHANGED.items():
+        became_headers = [f"became {word}" for word in became]
+        rows = [row for one in report.comparisons for row in _flip_rows(one, report, names, became)]
+        if rows:
+            yield Table(
+                title=title,
+                headers=("suite", "model", "metric", "n", *became_headers, "difference [95%]", "p"),
+                rows=rows,
+                align=["left", "left", "left", *["right"] * 5],
+                notes=_TESTED_HOW if any(row[-1] for row in rows) else [],
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,18 +313,53 @@ def _movers_table(moved: Moved) -> Table:
     )
 
 
-def _flip_rows(one: Comparison, names: Mapping[str, str]) -> Iterator[list[str]]:
+_CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
+    {("wrong", "right"): "Flips", ("worse", "better"): "Changes of each suite"}
+)
+"""What samples became, and the title of the table that counts them."""
+
+_TESTED_HOW = (
+    "p: how likely a difference as large, either way, is where nothing differs; two-sided, of each suite and metric "
+    "by itself. Of values that are all 0 or 1, as of right and wrong answers, it is the exact McNemar test; of others, "
+    "and where samples lie in clusters, the sign-flip test, in which the two models' values of a sample (or cluster) "
+    "change places. Gates make the same tests. Blank where there is no test.",
+)
+
+
+def _flip_rows(
+    one: Comparison, report: Report, names: Mapping[str, str], became: tuple[str, str]
+) -> Iterator[list[str]]:
+    """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
+    better = next((suite.info.better for suite in report.suites if suite.info.name == one.suite), {})
     for metric, found in one.differences.items():
-        if found.num_gained is None or found.num_lost is None or not definition(metric).in_terminal:
+        known = definition(metric, better)
+        if not known.in_terminal or (is_of_trust(metric) and metric.startswith("judge.")):
             continue
-        p = ""
-        if found.num_clusters is None:
-            test = mcnemar(found.num_lost, found.num_gained)
-            p = _p_value(min(1.0, 2 * min(test.p_drop, test.p_improved)))
+        if flip_words(metric, is_zero_or_one=found.num_gained is not None) != became:
+            continue
         model = f"{names.get(one.second, one.second)} against {names.get(one.first, one.first)}"
+        changed = _changed(found, one.movers.get(metric), known.higher_is_better)
+        if changed is None and found.p_value is None:
+            continue
+        counts = ("", "") if changed is None else [f"{count:,}" for count in changed]
         difference = _difference(found.difference, found.ci_low, found.ci_high)
-        counts = f"{found.n:,}", f"{found.num_lost:,}", f"{found.num_gained:,}"
-        yield _printable(one.suite, model, metric, *counts, difference, p)
+        p = _two_sided(found)
+        shown = "" if p is None else p_text(p)
+        yield _printable(one.suite, model, metric, f"{found.n:,}", *counts, difference, shown)
+
+
+def _changed(found: Difference, moved: Movers | None, higher_is_better: bool | None) -> tuple[int, int] | None:
+    """How many samples became worse, and better; None where that is not known."""
+    if found.num_gained is not None and found.num_lost is not None and higher_is_better is not None:
+        return (found.num_lost, found.num_gained) if higher_is_better else (found.num_gained, found.num_lost)
+    return None if moved is None else (moved.num_worse, moved.num_better)
+
+
+def _two_sided(found: Difference) -> float | None:
+    """Its p-value; of a report from before there was one, that of proportions."""
+    if found.p_value is None and found.num_gained is not None and found.num_lost is not None:
+        return None if found.num_clusters else mcnemar(found.num_lost, found.num_gained).p_two_sided
+    return found.p_value
 
 
 def calibration_tables(report: Report, names: Mapping[str, str], curves: Mapping[int, RiskCoverage]) -> Iterator[Table]:
