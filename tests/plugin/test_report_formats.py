@@ -63,12 +63,6 @@ def test_a_folder_gets_a_report_of_its_own_name(both: pytest.Pytester, suites: l
     assert all(re.fullmatch(rf"eval_report_{part}fake_\d{{8}}_\d{{6}}(-2)?\.md", name) for name in names)
 
 
-def test_a_folder_that_is_called_like_a_file_is_made(both: pytest.Pytester, workers: list[str]) -> None:
-    result = both.runpytest(*workers, "--llm-report=of/out.html/", "sums.yaml")
-    (found,) = (both.path / "of" / "out.html").glob("*.md")
-    result.stdout.fnmatch_lines([f"report: of/out.html/{found.name}"])
-
-
 @pytest.mark.parametrize(
     ("target", "message"),
     [

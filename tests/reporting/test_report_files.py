@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.json_report import _lines, head_to_json
-from pytest_llmeval.reporting.writers.targets import (
-    check_target,
-    final_path,
-    is_folder,
-    parse_target,
-    write_report_file,
-)
+from pytest_llmeval.reporting.writers.targets import check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
 
 
@@ -45,26 +39,13 @@ def test_a_folder_with_the_name_of_a_file_needs_the_slash(tmp_path: Path) -> Non
         parse_target(str(tmp_path / "odd.json"))
 
 
-def test_a_folder_with_the_name_of_a_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target, other = parse_target(f"{tmp_path}/new/odd.json/"), parse_target(f"{tmp_path}/new/odd.json")
-    assert target == other == tmp_path / "new" / "odd.json"
-    assert (is_folder(target), is_folder(target.absolute()), is_folder(other)) == (True, True, False)
-    assert not target.exists()  # not before it is checked
-    check_target(target)
-    written = write_report_file(report([]), target)
-    assert written == target / written.name
-    assert (written.suffix, written.is_file(), is_folder(written)) == (".md", True, False)
-    monkeypatch.chdir(tmp_path)
-    relative = parse_target("odd.html/")
-    assert write_report_file(report([]), relative.absolute()).parent == tmp_path / "odd.html"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a.xml", "--junitxml=FILE.xml is pytest's own"),
         ("a.txt", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
         ("report", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
+        ("new.json/", "a folder called new.json must exist"),
         (" ", "expected the name"),
         ("a\0.json", "expected the name"),
     ],

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path, PosixPath, WindowsPath
+from pathlib import Path
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
@@ -24,18 +23,6 @@ __all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_rep
 
 _MAX_MODEL_BYTES = 100
 """Of the models' names in a file name: file systems take 255 for the whole of it."""
-
-
-if sys.platform == "win32":
-    _Base = WindowsPath
-else:
-    _Base = PosixPath
-
-
-class _Folder(_Base):
-    """A folder that is to be made: its name alone, which a path keeps without the slash, may be that of a file."""
-
-    __slots__ = ()
 
 
 def parse_target(text: str) -> Path:
@@ -55,7 +42,9 @@ def parse_target(text: str) -> Path:
             )
         return path
     if has_slash:
-        return _Folder(path)
+        if has_form:
+            raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
+        return path
     if has_form:
         return path
     if path.suffix.lower() == ".xml":
@@ -70,7 +59,7 @@ def check_target(path: Path) -> None:
 
     Folders that are not there are made: that of a file, one that is the target itself, and those above them.
     """
-    if not is_folder(path) and (form := format_of(path)) is not None:
+    if not os.path.isdir(path) and (form := format_of(path)) is not None:
         form.check()
         check_writable(path)
         return
@@ -96,9 +85,9 @@ def _names(folder: Path, report: Report) -> Iterator[Path]:
     models = _models_part([str(model["name"]) for model in report.models])
     parts = ["eval_report", *["mcq"] * lettered, *[models] * bool(models), _time_part(report.created)]
     stem, suffix = "_".join(parts), folder_suffix()
-    yield Path(folder, f"{stem}{suffix}")
+    yield folder / f"{stem}{suffix}"
     for number in count(2):
-        yield Path(folder, f"{stem}-{number}{suffix}")
+        yield folder / f"{stem}-{number}{suffix}"
 
 
 def write_report_file(report: Report, path: Path) -> Path:
@@ -136,10 +125,8 @@ def _claimed(folder: Path, report: Report) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a target is a folder: one that exists or was named with a slash, or whose name has none of the suffixes
-    of ``report_formats``.
-    """
-    return isinstance(path, _Folder) or os.path.isdir(path) or format_of(path) is None
+    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``report_formats``."""
+    return os.path.isdir(path) or format_of(path) is None
 
 
 def _models_part(models: Sequence[str]) -> str:
