@@ -45,7 +45,7 @@ def test_a_folder_with_the_name_of_a_file_needs_the_slash(tmp_path: Path) -> Non
         ("a.xml", "--junitxml=FILE.xml is pytest's own"),
         ("a.txt", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
         ("report", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
-        ("new.json/", "a folder called new.json must exist"),
+        ("new.json/", "make the folder new.json first, as its name is one of a file"),
         (" ", "expected the name"),
         ("a\0.json", "expected the name"),
     ],

@@ -43,7 +43,9 @@ def parse_target(text: str) -> Path:
         return path
     if has_slash:
         if has_form:
-            raise ValueError(f"expected a file or a folder: a folder called {path.name} must exist")
+            raise ValueError(
+                f"expected a file or a folder: make the folder {path.name} first, as its name is one of a file"
+            )
         return path
     if has_form:
         return path

@@ -68,7 +68,7 @@ __all__ = [
 
 _MAX_UNSCORED = 20
 _MAX_MOVERS = 40
-_MAX_GATES_OPEN = 10
+_MAX_GATES_OPEN, _MAX_CHANGES_OPEN = 10, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,17 +259,21 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
             notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
         )
+    is_told = False
     for became, title in _CHANGED.items():
         became_headers = [f"became {word}" for word in became]
         rows = [row for one in report.comparisons for row in _flip_rows(one, report, names, became)]
+        has_p = any(row[-1] for row in rows)
         if rows:
             yield Table(
-                title=title,
+                title=f"{title} ({len(rows)})" if len(rows) > _MAX_CHANGES_OPEN else title,
                 headers=("suite", "model", "metric", "n", *became_headers, "difference [95%]", "p"),
                 rows=rows,
                 align=["left", "left", "left", *["right"] * 5],
-                notes=_TESTED_HOW if any(row[-1] for row in rows) else [],
+                notes=_TESTED_HOW if has_p and not is_told else [],
+                is_folded=len(rows) > _MAX_CHANGES_OPEN,
             )
+            is_told = is_told or has_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
