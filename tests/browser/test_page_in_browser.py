@@ -412,12 +412,17 @@ def test_buttons_lead_to_the_next_and_the_previous_sample(path: Path, open_repor
     order = ids(page)
     page.locator("#rows tbody tr button").first.click()
     expect(page.locator("#sample-previous")).to_be_disabled()
-    page.locator("#sample-next").click()
+    page.locator("#sample-next").press("Enter")
     expect(page.locator("#sample h3").first).to_have_text(order[1])
+    expect(page.locator("#sample-next")).to_be_focused()
     page.locator("#sample-previous").click()
     expect(page.locator("#sample h3").first).to_have_text(order[0])
     page.goto(f"{path.as_uri()}#suite=errands&model=small-model&sample={order[-1]}")
     expect(page.locator("#sample-next")).to_be_disabled()
+    page.locator('th button[data-sort="id"]').click()
+    page.locator('th button[data-sort="id"]').click()  # falling: the last is the first
+    expect(page.locator("#sample-previous")).to_be_disabled()
+    expect(page.locator("#sample-next")).to_be_enabled()
 
 
 def test_keys_can_be_turned_off(path: Path, open_report: Opener) -> None:
@@ -522,6 +527,67 @@ def test_tables_lead_to_the_samples_that_they_tell_of(baseline_path: Path, open_
     name = link.inner_text()
     link.click()
     expect(page.locator("#sample h3").first).to_have_text(name)
+    expect(page.locator("#sample")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.locator("#changes").scroll_into_view_if_needed()
+    link.click()  # again
+    expect(page.locator("#sample h3").first).to_have_text(name)
+    page.go_back()
+    expect(page.locator("#sample")).to_be_hidden()
+
+
+def test_a_link_of_changes_shows_their_filter_where_nothing_changed(tmp_path: Path, open_report: Opener) -> None:
+    alone = assembled([*capitals("model", 9)], (CAPITALS,), ("model",))
+    page = open_report(write_page(alone, tmp_path), "#change=worse")
+    assert num_shown(page) == 0
+    page.locator("#filter-change").select_option(label="all")
+    assert num_shown(page) == 9
+
+
+def test_closing_a_sample_leaves_nothing_for_back_to_pass(path: Path, open_report: Opener) -> None:
+    page = open_report(path, "#status=wrong")
+    before = page.evaluate("history.length")
+    for place in range(3):
+        page.locator("#rows tbody tr button").nth(place).click()
+        expect(page.locator("#sample")).to_be_visible()
+        wait_for_address(page, "sample=")
+        page.keyboard.press("Escape")
+        expect(page.locator("#sample")).to_be_hidden()
+        page.wait_for_url(lambda url: "sample=" not in url)
+    assert page.evaluate("history.length") == before + 1  # the one that Forward leads to
+    assert set(column(page, "status")) == {"wrong"}
+
+
+def test_filters_that_were_set_beside_an_open_sample_stay_when_it_is_closed(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.locator("#rows tbody tr button").first.click()
+    wait_for_address(page, "sample=")
+    page.locator("#filter-status").select_option(label="correct")
+    page.locator("#close").click()
+    wait_for_address(page, "status=correct")
+    page.wait_for_url(lambda url: "sample=" not in url)
+    assert set(column(page, "status")) == {"correct"}
+
+
+def test_back_leads_to_what_was_found_in_texts(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    page.locator("#search").fill("It should go to the door")
+    page.locator("#search").press("Enter")
+    expect(page.locator("#count")).to_contain_text("32 of 316")
+    page.locator("#rows tbody tr button").first.click()
+    wait_for_address(page, "sample=")
+    page.go_back()
+    expect(page.locator("#sample")).to_be_hidden()
+    expect(page.locator("#count")).to_contain_text("32 of 316")
+
+
+def test_a_message_goes_with_what_it_was_about(path: Path, open_report: Opener) -> None:
+    page = open_report(path, "#suite=nowhere")
+    expect(page.locator("#message")).to_contain_text("There is no suite nowhere")
+    page.goto(path.as_uri() + "#suite=essays")
+    expect(page.locator("#message")).to_be_hidden()
+    page.goto(path.as_uri() + "#least=2&most=1")
+    expect(page.locator("#message")).to_contain_text("its beginning is above its end")
 
 
 def test_a_link_to_what_was_found_in_texts(path: Path, open_report: Opener) -> None:
@@ -659,7 +725,7 @@ def test_no_column_is_cut_off_on_paper(path: Path, baseline_path: Path, open_rep
         page.emulate_media(media="print")
         cut = page.locator("table").evaluate_all(
             "tables => tables.filter(one => one.getBoundingClientRect().right > innerWidth)"
-            ".map(one => one.id || one.ariaLabel)"
+            ".map(one => one.id || one.parentElement.ariaLabel)"
         )
         assert cut == []
 

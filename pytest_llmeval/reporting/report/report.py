@@ -267,6 +267,10 @@ class Report:
     store: StoreUse | None = None
     records: Sequence[Record] = field(repr=False)
 
+    def better_of(self, suite: str) -> Mapping[str, str]:
+        """Which way is better of the metrics that the suite names and that are not known here."""
+        return next((one.info.better for one in self.suites if one.info.name == suite), {})
+
     @property
     def suite_names(self) -> tuple[str, ...]:
         """Its suites, each once."""

@@ -159,8 +159,7 @@ def test_gates_stand_with_what_failed_first() -> None:
     ]
     assert found.tones == ["bad", "bad", "", "good"]
     assert found.align == ["left"] * 4
-    worse = "#suite=boolq&model=org%2Ftwo&change=worse"
-    assert found.links == {1: [worse, "", "#suite=boolq", "#suite=boolq"]}
+    assert found.links == {1: ["#suite=boolq&model=org%2Ftwo&metric=accuracy", "", "#suite=boolq", "#suite=boolq"]}
 
 
 def test_of_many_gates_those_that_did_not_fail_are_folded() -> None:
@@ -209,7 +208,19 @@ def test_numbers_against_the_baseline() -> None:
         ["passed", "boolq", "brier", "90", "2,346", "1,987", "-358.400", "0.001", "11", "79", ""],
     ]
     assert found.tones == ["bad", "good", "good", "good"]
-    assert found.links == {1: ["#suite=sums&model=org%2Ftwo&change=worse", *["#suite=boolq&change=worse"] * 3]}
+    # of samples that changed the page knows those of a gate's movers, of several the accuracy's
+    assert found.links[1][:2] == ["#suite=sums&model=org%2Ftwo&metric=accuracy", "#suite=boolq&metric=perplexity"]
+    several = [
+        against_baseline("passed", regression(metric="f1", movers=moved(7, 3))),
+        against_baseline("failed", regression(movers=moved(3, 0))),
+        against_baseline("passed", regression(movers=moved(0, 2), num_worse=0), suite="sums"),
+    ]
+    (links,) = by_title(sections.gate_tables(report(gates=several), TWO))["Against the baseline"].links.values()
+    assert links == [
+        "#suite=boolq&metric=accuracy&change=worse",
+        "#suite=boolq&metric=f1",
+        "#suite=sums&metric=accuracy",
+    ]
     assert found.align == ["left"] * 3 + ["right"] * 8
     assert "adjusted for all tests there are" in found.notes[0]
 
@@ -534,6 +545,12 @@ def test_movers_with_what_became_worse_first() -> None:
     assert third.notes == ["and 2 more that are worse, 1,003 that are better: in the list of samples"]
     assert second.align == ["left", "left", "right", "right", "right"]
     assert second.links == {1: [f"#sample={name}&of=sums&by=org%2Ftwo" for name in ("w0", "b0%5Cx1b", "b1%5Cx1b")]}
+
+
+def test_movers_by_which_samples_are_compared_come_first() -> None:
+    comparison = compared({}, movers={"brier": moved(3, 1), "accuracy": moved(1, 2)})
+    found = sections.movers_tables(report(comparisons=(comparison,)), TWO)
+    assert [table.title.split()[1] for table in (*found.main, *found.further)] == ["accuracy", "brier"]
 
 
 def test_main_metrics_of_all_suites_come_before_others_and_those_without_room_are_counted() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report
 from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Mover, Movers
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 
-__all__ = ["Change", "Changes", "Direction"]
+__all__ = ["Change", "Changes", "Direction", "compared_metric", "gates_of_changes"]
 
 Direction: TypeAlias = Literal["worse", "better", "same"]
 
@@ -39,12 +40,11 @@ class Changes:
         self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
         self._first: dict[tuple[str, str], dict[str, float]] = {}
         self._first_models: dict[str, str] = {}
-        for suite, model, moved in _against_baseline(report):
-            self._moved.setdefault((suite, model), _changes(moved))
+        for key, (_, moved) in _against_baseline(report).items():
+            self._moved[key] = _changes(moved)
         for one in report.comparisons:
-            if (one.suite, one.second) not in self._moved and (metric := _compared_metric(one)) is not None:
-                better = next((suite.info.better for suite in report.suites if suite.info.name == one.suite), {})
-                is_higher = definition(metric, better).higher_is_better is not False
+            if (one.suite, one.second) not in self._moved and (metric := compared_metric(one)) is not None:
+                is_higher = definition(metric, report.better_of(one.suite)).higher_is_better is not False
                 self._metrics[one.suite, one.second] = metric, is_higher
                 self._first_models[one.suite] = one.first
 
@@ -79,12 +79,18 @@ class Changes:
         return Change(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
 
 
-def _against_baseline(report: Report) -> Iterator[tuple[str, str | None, Movers]]:
-    """The movers of each suite and model by the metric that says most of a sample: accuracy first."""
-    gates = [one for one in report.gates if one.regression is not None and one.suite is not None]
-    for one in sorted(gates, key=lambda gate: gate.metric != "accuracy"):
+def gates_of_changes(report: Report) -> list[GateResult]:
+    """Those whose comparison with a baseline says which samples changed: one for each suite and model."""
+    return [gate for gate, _ in _against_baseline(report).values()]
+
+
+def _against_baseline(report: Report) -> dict[tuple[str, str | None], tuple[GateResult, Movers]]:
+    """The gate and the movers of each suite and model by the metric that says most of a sample: accuracy first."""
+    found: dict[tuple[str, str | None], tuple[GateResult, Movers]] = {}
+    for one in sorted(report.gates, key=lambda gate: gate.metric != "accuracy"):
         if one.suite is not None and one.regression is not None and one.regression.movers is not None:
-            yield one.suite, one.model, one.regression.movers
+            found.setdefault((one.suite, one.model), (one, one.regression.movers))
+    return found
 
 
 def _changes(moved: Movers) -> dict[str, Change]:
@@ -96,7 +102,7 @@ def _changes(moved: Movers) -> dict[str, Change]:
     }
 
 
-def _compared_metric(one: Comparison) -> str | None:
+def compared_metric(one: Comparison) -> str | None:
     """Which of the compared metrics says most of a sample."""
     names = list(one.movers)
     return "accuracy" if "accuracy" in names else next(iter(names), None)

@@ -80,6 +80,7 @@
     const search = { words, found: new Uint8Array(num), state: "searching", numDamaged: 0 };
     hits = search;
     state.isInTexts = true;
+    remember();
     isStopped = false;
     byId("progress").hidden = byId("stop").hidden = false;
     byId("progress").value = 0;
@@ -280,6 +281,7 @@
     byId("previous").disabled = state.page === 0;
     byId("next").disabled = start + PAGE_ROWS >= shown.length;
     byId("previous").hidden = byId("next").hidden = shown.length <= PAGE_ROWS;
+    mark();
     const again = sort ? `th button[data-sort="${sort}"]` : place === undefined ? null : `tr[data-place="${place}"] button`;
     if (again) byId("rows").querySelector(again)?.focus({ preventScroll: true });
   }
@@ -314,8 +316,9 @@
     const found = await Promise.all(places.map((other) => texts(other).catch(unread)));
     tell("");
     if (state.open !== place) return; // another one was opened since
-    const hadFocus = byId("sample").contains(document.activeElement);
+    const focused = byId("sample").contains(document.activeElement) ? document.activeElement : null;
     drawSample(place, places, found);
+    mark();
     if (problem) tell(`The texts of this sample cannot be read (${problem.message}): the file may be damaged.`);
     byId("sample").hidden = false;
     byId("browser").classList.add("open");
@@ -323,7 +326,10 @@
     byId("sample").scrollTop = 0;
     // the question stands at a prompt's end, after its examples
     for (const block of byId("sample").querySelectorAll('[data-field="prompt"]')) block.scrollTop = block.scrollHeight;
-    if (focus || hadFocus) byId("sample").focus({ preventScroll: true });
+    if (focus || focused) {
+      const again = focused?.id ? byId(focused.id) : null; // the button that led here
+      (again && !again.disabled ? again : byId("sample")).focus({ preventScroll: true });
+    }
     const row = byId("rows").querySelector('tr[aria-current="true"]');
     if (row) row.scrollIntoView({ block: "nearest" });
     const { top } = byId("browser").getBoundingClientRect();
@@ -331,6 +337,10 @@
   }
 
   function mark() {
+    if (byId("close")) {
+      byId("sample-previous").disabled = rankOf(-1) < 0;
+      byId("sample-next").disabled = rankOf(1) < 0;
+    }
     for (const row of byId("rows").tBodies[0].rows) {
       if (Number(row.dataset.place) === state.open) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
@@ -342,16 +352,12 @@
     const top = make("div", "", "top");
     const title = make("h3", columns.id[place] || "(no id)");
     const buttons = make("span", "", "buttons");
-    const at = shown.indexOf(place);
-    for (const [id, text, act, isThere] of [
-      ["sample-previous", "Previous", () => step(-1), at > 0],
-      ["sample-next", "Next", () => step(1), at < shown.length - 1],
-      ["close", "Close", closeSample, true],
+    for (const [id, text, act] of [
+      ["sample-previous", "Previous", () => step(-1)], ["sample-next", "Next", () => step(1)], ["close", "Close", closeSample],
     ]) {
       const button = make("button", text);
       button.id = id;
       button.type = "button";
-      button.disabled = !isThere;
       button.addEventListener("click", () => act());
       buttons.append(button);
     }
@@ -467,15 +473,25 @@
   function closeSample() {
     const place = state.open;
     open(-1);
+    if (isPushed) {
+      isPushed = false;
+      isClosing = true;
+      history.back(); // so that the next Back does not lead to the list again
+    }
     const button = byId("rows").querySelector(`tr[data-place="${place}"] button`);
     if (button) button.focus();
   }
 
-  function step(by) {
-    if (!shown.length) return;
+  // Where the next or the previous sample stands in the list, -1 where there is none.
+  function rankOf(by) {
     const at = shown.indexOf(state.open);
     const rank = at < 0 ? (by > 0 ? state.page * PAGE_ROWS : -1) : at + by;
-    if (rank < 0 || rank >= shown.length) return;
+    return rank < shown.length ? rank : -1;
+  }
+
+  function step(by) {
+    const rank = rankOf(by);
+    if (rank < 0) return;
     const page = Math.floor(rank / PAGE_ROWS);
     const isNew = state.open < 0;
     state.open = shown[rank];
@@ -489,6 +505,8 @@
   // The address
 
   let waiting = 0;
+  let isPushed = false; // the last entry of the history is that of the opened sample
+  let isClosing = false; // that entry is being left
   function remember({ isNew = false } = {}) {
     if (isNew) {
       if (waiting) write(address({ withSample: false }));
@@ -500,6 +518,8 @@
   function write(found = address(), how = "replaceState") {
     clearTimeout(waiting);
     waiting = 0;
+    if (isClosing) return;
+    if (how === "pushState") isPushed = true;
     if (found || location.hash.includes("=")) history[how](null, "", found ? `#${found}` : "#samples");
   }
 
@@ -522,12 +542,13 @@
     return found.toString();
   }
 
-  function readAddress(hash = location.hash) {
+  function readAddress(hash = location.hash, { focus = false } = {}) {
     const text = hash.slice(1);
     if (!text.includes("=")) return false;
     clearTimeout(waiting);
     waiting = 0;
     const given = new URLSearchParams(text);
+    const searched = hits?.state === "done" ? hits : null;
     Object.assign(state, fresh());
     forgetSearch();
     const unknown = [];
@@ -573,10 +594,34 @@
       mark();
     };
     locate();
-    if (given.get("texts") && state.words) searchTexts().then(locate).catch(failed);
-    open(state.open).then(() => { if (unknown.length) tell(unknown.join(" ")); }).catch(failed);
-    byId("samples").scrollIntoView();
+    if (given.get("texts") && searched?.words === searchedWords()) {
+      [hits, state.isInTexts] = [searched, true];
+      locate();
+    } else if (given.get("texts") && state.words) {
+      searchTexts().then(locate).catch(failed);
+    }
+    tell(rangeNote());
+    open(state.open, { focus }).then(() => { if (unknown.length) tell(unknown.join(" ")); }).catch(failed);
     return true;
+  }
+
+  function follow(hash) {
+    write(); // what is shown now, which Back leads to
+    history.pushState(null, "", hash);
+    isPushed = false;
+    readAddress(hash, { focus: true });
+    goTo(byId("samples"));
+  }
+
+  function goTo(section) {
+    section.scrollIntoView();
+    section.tabIndex = -1;
+    section.focus({ preventScroll: true });
+  }
+
+  function rangeNote() {
+    const isEmpty = state.least !== null && state.most !== null && state.least > state.most;
+    return isEmpty ? "No number lies in this range: its beginning is above its end." : "";
   }
 
   const numberOf = (text) => (text === null || text.trim() === "" || Number.isNaN(Number(text)) ? null : Number(text));
@@ -593,6 +638,7 @@
     byId("search").value = state.words;
     for (const name of Object.keys(FILTERS)) byId(`filter-${name}`).value = state[name] < 0 ? "" : String(state[name]);
     byId("filter-change").value = state.change;
+    byId("filter-change").closest("label").hidden = !hasChanges.value && !state.change;
     if (names.metrics.length) byId("metric").value = String(state.metric);
     byId("least").value = state.least === null ? "" : state.least;
     byId("most").value = state.most === null ? "" : state.most;
@@ -632,8 +678,7 @@
   }
 
   function changed() {
-    const isEmpty = state.least !== null && state.most !== null && state.least > state.most;
-    tell(isEmpty ? "No number lies in this range: its beginning is above its end." : "");
+    tell(rangeNote());
     state.page = 0;
     show();
     remember();
@@ -649,7 +694,7 @@
     byId("search").addEventListener("keydown", (event) => {
       if (event.key === "Enter") searchTexts().catch(failed);
     });
-    byId("search-texts").addEventListener("click", () => { searchTexts().catch(failed); remember(); });
+    byId("search-texts").addEventListener("click", () => searchTexts().catch(failed));
     byId("stop").addEventListener("click", () => { isStopped = true; });
     for (const name of Object.keys(FILTERS)) {
       byId(`filter-${name}`).addEventListener("change", (event) => {
@@ -674,15 +719,22 @@
     document.addEventListener("keydown", onKey);
     for (const link of document.querySelectorAll('a[href^="#"]')) {
       link.addEventListener("click", (event) => {
-        if (!address() || link.hash.includes("=")) return;
+        if (link.hash.includes("=")) {
+          event.preventDefault();
+          follow(link.hash);
+        }
+        if (!address() || event.defaultPrevented) return;
         event.preventDefault(); // the address names what is shown of the samples
-        const target = byId(link.hash.slice(1));
-        target.scrollIntoView();
-        target.tabIndex = -1;
-        target.focus({ preventScroll: true });
+        goTo(byId(link.hash.slice(1)));
       });
     }
     window.addEventListener("hashchange", (event) => {
+      isPushed = false;
+      if (isClosing) {
+        isClosing = false;
+        write();
+        return;
+      }
       if (readAddress(new URL(event.newURL).hash) || !address()) return;
       forgetState(); // back to before a sample was opened
       changed();
@@ -753,10 +805,11 @@
     ranks = new Uint32Array(num);
     kept.forEach((place, rank) => { ranks[place] = rank; });
     hasChanges.value = columns.change.some(Boolean);
-    byId("filter-change").closest("label").hidden = !hasChanges.value;
     byId("controls").hidden = byId("browser").hidden = false;
     listen();
-    if (!readAddress()) show();
+    fill();
+    if (readAddress()) byId("samples").scrollIntoView();
+    else show();
   }
 
   start()

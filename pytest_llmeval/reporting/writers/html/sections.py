@@ -38,6 +38,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.reporting.writers.html.changes import compared_metric, gates_of_changes
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Movers
 from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
@@ -95,14 +96,14 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     """
     ordered = sorted(report.gates, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
     if len(ordered) <= _MAX_GATES_OPEN:
-        yield from _gate_table("Gates", ordered, names)
+        yield from _gate_table("Gates", ordered, report, names)
     else:
         for outcome in OUTCOMES:
             found = [one for one in ordered if one.outcome == outcome]
             if outcome == "failed":
-                yield from _gate_table("Gates", found, names)
+                yield from _gate_table("Gates", found, report, names)
             else:
-                yield from _gate_table(f"{len(found):,} {outcome}", found, names, is_folded=True)
+                yield from _gate_table(f"{len(found):,} {outcome}", found, report, names, is_folded=True)
     tested = [(one, one.regression) for one in ordered if one.regression is not None]
     if tested:
         yield Table(
@@ -119,12 +120,12 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
                 "Smallest drop: what so many samples find with 90% power."
             ],
             tones=["bad" if one.outcome == "failed" else "good" for one, _ in tested],
-            links={1: [_address_of(one) for one, _ in tested]},
+            links={1: _addresses([one for one, _ in tested], report)},
         )
 
 
 def _gate_table(
-    title: str, gates: Sequence[GateResult], names: Mapping[str, str], *, is_folded: bool = False
+    title: str, gates: Sequence[GateResult], report: Report, names: Mapping[str, str], *, is_folded: bool = False
 ) -> Iterator[Table]:
     if gates:
         yield Table(
@@ -134,16 +135,20 @@ def _gate_table(
             align=["left"] * 4,
             tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates],
             is_folded=is_folded,
-            links={1: [_address_of(one) for one in gates]},
+            links={1: _addresses(gates, report)},
         )
 
 
-def _address_of(one: GateResult) -> str:
-    """The samples that the gate is about; of a test against a baseline those that became worse, if any did."""
-    if one.suite is None:
-        return ""
-    is_worse = one.regression is not None and one.regression.num_worse
-    return _address(suite=one.suite, model=one.model, change="worse" if is_worse else None)
+def _addresses(gates: Sequence[GateResult], report: Report) -> list[str]:
+    """The samples that each gate is about: those that became worse, where it is by this gate that the page knows."""
+    known = {id(one) for one in gates_of_changes(report)}
+    return ["" if one.suite is None else _address_of(one, is_listed=id(one) in known) for one in gates]
+
+
+def _address_of(one: GateResult, *, is_listed: bool) -> str:
+    is_worse = is_listed and one.regression is not None and one.regression.num_worse
+    change = "worse" if is_worse else None
+    return _address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
 
 
 def _address(**parts: str | None) -> str:
@@ -278,7 +283,7 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoversTables:
-    """Which samples changed most: by gates and by the metric that each comparison names first; by the further ones."""
+    """Which samples changed most: by gates and by the metric by which samples are compared; by the further ones."""
 
     main: Sequence[Table]
     further: Sequence[Table]
@@ -287,15 +292,18 @@ class MoversTables:
 
 def movers_tables(report: Report, names: Mapping[str, str]) -> MoversTables:
     """A table for each metric of a gate or a comparison, as many as a page can show."""
-    firsts = [replace(one, movers=dict([*one.movers.items()][:1])) for one in report.comparisons]
-    others = [replace(one, movers=dict([*one.movers.items()][1:])) for one in report.comparisons]
-    main = [*gate_movers(report.gates, names), *compared_movers(firsts, names)]
+    firsts, others = [], []
+    for one in report.comparisons:
+        main = compared_metric(one)
+        firsts.append(replace(one, movers={name: own for name, own in one.movers.items() if name == main}))
+        others.append(replace(one, movers={name: own for name, own in one.movers.items() if name != main}))
+    first = [*gate_movers(report.gates, names), *compared_movers(firsts, names)]
     further = [*compared_movers(others, names)]
-    num_further = max(0, _MAX_MOVERS - len(main))
+    num_further = max(0, _MAX_MOVERS - len(first))
     return MoversTables(
-        main=[_movers_table(moved) for moved in main[:_MAX_MOVERS]],
+        main=[_movers_table(moved) for moved in first[:_MAX_MOVERS]],
         further=[_movers_table(moved) for moved in further[:num_further]],
-        num_left_out=max(0, len(main) + len(further) - _MAX_MOVERS),
+        num_left_out=max(0, len(first) + len(further) - _MAX_MOVERS),
     )
 
 
@@ -334,7 +342,7 @@ def _flip_rows(
     one: Comparison, report: Report, names: Mapping[str, str], became: tuple[str, str]
 ) -> Iterator[list[str]]:
     """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
-    better = next((suite.info.better for suite in report.suites if suite.info.name == one.suite), {})
+    better = report.better_of(one.suite)
     for metric, found in one.differences.items():
         known = definition(metric, better)
         if not known.in_terminal or (is_of_trust(metric) and metric.startswith("judge.")):
