@@ -116,7 +116,6 @@ def _figure(shown: Shown, metric: str, against: str, found: _Rows, name: str) ->
         title=f"{what[0].upper()}{what[1:]}{more}",
         description=f"Paired differences with 95% intervals{more}: {listed(numbers)}. {side}.",
         figure=figure,
-        num_suites=len(found.rows),
     )
 
 

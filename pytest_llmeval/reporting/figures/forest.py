@@ -119,7 +119,6 @@ def _figure(
         title=f"{title}{more}",
         description=f"{described}{more}: {listed(numbers)}.",
         figure=figure,
-        num_suites=len(rows),
     )
 
 

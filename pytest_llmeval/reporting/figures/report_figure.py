@@ -23,7 +23,7 @@ class ReportFigure:
     ``name`` is unique in its report, of ``a-z``, ``0-9`` and ``-``, and safe as the name of a file. ``title`` is what a
     reader sees above the figure, which has none of its own: a page's caption, or written above it in a file.
     ``description`` says in one or two sentences what it shows, with the main numbers: the alternative text. Both are
-    plain text: what writes them into a page escapes them. ``num_suites`` are compared in it.
+    plain text: what writes them into a page escapes them. ``num_suites`` are compared by price in it.
     """
 
     kind: str

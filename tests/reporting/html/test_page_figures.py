@@ -39,10 +39,10 @@ def test_figures_are_in_the_page(tmp_path: Path) -> None:
 def test_a_figure_of_one_suite_is_a_further_one_where_another_compares_several() -> None:
     several, alone = page_module._Drawn("a", "", 2), page_module._Drawn("b", "", 1)
     drawn = {"price": [several, alone], "forest": [several, alone]}
-    page_module._fold_single(drawn, "price")
+    page_module._fold_single_prices(drawn)
     assert drawn == {"price": [several], "price-others": [alone], "forest": [several, alone]}
     only = {"price": [alone, alone]}
-    page_module._fold_single(only, "price")
+    page_module._fold_single_prices(only)
     assert only == {"price": [alone, alone]}
 
 

@@ -26,7 +26,9 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.report.risk_curves import risk_curves
 from pytest_llmeval.reporting.writers.html import sections
-from pytest_llmeval.reporting.writers.html.sections import Table
+from pytest_llmeval.reporting.writers.html.change_tables import change_tables, movers_tables
+from pytest_llmeval.reporting.writers.html.gate_tables import gate_tables
+from pytest_llmeval.reporting.writers.html.tables import Table
 from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers
@@ -149,7 +151,7 @@ def test_gates_stand_with_what_failed_first() -> None:
         gate("failed", "brier <= 0.2", reason="brier is 0.3", suite=None),
         against_baseline("failed", regression(), model="org/two", reason="accuracy is worse"),
     )
-    found = by_title(sections.gate_tables(report(gates=gates), TWO))["Gates"]
+    found = by_title(gate_tables(report(gates=gates), TWO))["Gates"]
     assert cells(found) == [
         ["outcome", "suite", "gate", "what was found"],
         ["failed", "boolq (two)", "accuracy vs baseline", "accuracy is worse"],
@@ -165,9 +167,9 @@ def test_gates_stand_with_what_failed_first() -> None:
 def test_of_many_gates_those_that_did_not_fail_are_folded() -> None:
     outcomes: list[Any] = ["passed", "skipped", *["passed"] * 8]
     few = report(gates=[gate(outcome) for outcome in outcomes])
-    assert [table.title for table in sections.gate_tables(few, ONE)] == ["Gates"]
+    assert [table.title for table in gate_tables(few, ONE)] == ["Gates"]
     many = report(gates=[gate(outcome, suite=f"s{place}") for place, outcome in enumerate([*outcomes, "failed"])])
-    tables = [*sections.gate_tables(many, ONE)]
+    tables = [*gate_tables(many, ONE)]
     assert [(table.title, len(table.rows), table.is_folded) for table in tables] == [
         ("Gates", 1, False),
         ("1 skipped", 1, True),
@@ -197,7 +199,7 @@ def test_numbers_against_the_baseline() -> None:
     not_sure = replace(better, metric="brier", p_improved_adjusted=0.051, p_adjusted=0.001)
     gates = [against_baseline("passed", one) for one in (better, same, not_sure)]
     gates += [against_baseline("failed", regression(), suite="sums", model="org/two"), gate("failed")]
-    found = by_title(sections.gate_tables(report(gates=gates), TWO))["Against the baseline"]
+    found = by_title(gate_tables(report(gates=gates), TWO))["Against the baseline"]
     head = ["outcome", "suite", "metric", "n", "baseline", "now", "difference [95%]", "p (Holm)", "worse", "better"]
     drop, none = "-0.062 [-0.091, -0.035]", "+0.000 [-0.010, 0.020]"
     assert cells(found) == [
@@ -215,7 +217,7 @@ def test_numbers_against_the_baseline() -> None:
         against_baseline("failed", regression(movers=moved(3, 0))),
         against_baseline("passed", regression(movers=moved(0, 2), num_worse=0), suite="sums"),
     ]
-    (links,) = by_title(sections.gate_tables(report(gates=several), TWO))["Against the baseline"].links.values()
+    (links,) = by_title(gate_tables(report(gates=several), TWO))["Against the baseline"].links.values()
     assert links == [
         "#suite=boolq&metric=accuracy&change=worse",
         "#suite=boolq&metric=f1",
@@ -226,8 +228,8 @@ def test_numbers_against_the_baseline() -> None:
 
 
 def test_without_gates_and_without_a_baseline() -> None:
-    assert not [*sections.gate_tables(report(), ONE)]
-    assert [*by_title(sections.gate_tables(report(gates=(gate(),)), ONE))] == ["Gates"]
+    assert not [*gate_tables(report(), ONE)]
+    assert [*by_title(gate_tables(report(gates=(gate(),)), ONE))] == ["Gates"]
 
 
 # Suites
@@ -390,7 +392,7 @@ def test_models_against_the_first() -> None:
         compared({"accuracy": difference(6, 2, n=1200, second=0.64, difference=0.03)}, second="third"),
         compared({"brier": difference(None, None, kind="mean", ci_low=None, second=0.11)}, suite="capitals"),
     )
-    found = by_title(sections.change_tables(report(comparisons=comparisons), TWO))
+    found = by_title(change_tables(report(comparisons=comparisons), TWO))
     assert cells(found["Against one"]) == [
         ["suite", "metric", "n", "one", "two", "third"],
         [
@@ -415,7 +417,7 @@ def test_flips_are_counted_and_tested() -> None:
             second="third",
         ),
     )
-    tables = by_title(sections.change_tables(report(comparisons=comparisons), TWO))
+    tables = by_title(change_tables(report(comparisons=comparisons), TWO))
     found = tables["Flips"]
     p = binomtest(1004, 1004 + 1019, 0.5).pvalue
     assert cells(found) == [
@@ -446,7 +448,7 @@ def test_a_change_is_worse_or_better_as_the_metric_says() -> None:
         "judge.base_rate": difference(7, 2),
     }
     suites = [of_suite("sums", info_better={"refused": "lower", "latency_ok": "higher"})]
-    found = by_title(sections.change_tables(report(suites, comparisons=(compared(differences),)), TWO))
+    found = by_title(change_tables(report(suites, comparisons=(compared(differences),)), TWO))
     assert [row[2:6] for row in found["Flips"].rows] == [
         ["accuracy", "1,310", "9", "4"],
         ["second.accuracy", "1,310", "6", "5"],
@@ -464,7 +466,7 @@ def test_a_change_is_worse_or_better_as_the_metric_says() -> None:
 def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
     pairs = [*product(range(12), range(12)), (12, 30), (30, 12), (0, 40), (41, 41), (500, 560)]
     comparisons = tuple(compared({"accuracy": difference(*pair)}) for pair in pairs)
-    found = by_title(sections.change_tables(report(comparisons=comparisons), TWO))["Flips (149)"]
+    found = by_title(change_tables(report(comparisons=comparisons), TWO))["Flips (149)"]
     assert found.is_folded
     p_values = [binomtest(gained, gained + lost).pvalue if gained + lost else 1.0 for gained, lost in pairs]
     assert [row[-1] for row in found.rows] == [f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in p_values]
@@ -481,7 +483,7 @@ def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
         "corrected_accuracy": difference(None, None, kind="corpus", p_value=0.05),
         "nll": difference(None, None, kind="mean", p_value=0.06),  # not in the terminal
     }
-    found = by_title(sections.change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
+    found = by_title(change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
     between = "-0.030 [-0.070, 0.012]"
     assert [list(row[2:]) for row in found["Flips"].rows] == [["accuracy", "1,310", "8", "3", between, "0.030"]]
     assert [list(row[2:]) for row in found["Changes of each suite"].rows] == [
@@ -493,18 +495,18 @@ def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
     assert "sign-flip test" in found["Flips"].notes[0]
     assert not found["Changes of each suite"].notes  # it is said once
     del differences["accuracy"]
-    rest = by_title(sections.change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
+    rest = by_title(change_tables(report(comparisons=(compared(differences, movers=moved),)), TWO))
     assert "sign-flip test" in rest["Changes of each suite"].notes[0]
 
 
 def test_nothing_was_compared() -> None:
-    assert not [*sections.change_tables(report(), ONE)]
-    movers = sections.movers_tables(report(), ONE)
+    assert not [*change_tables(report(), ONE)]
+    movers = movers_tables(report(), ONE)
     assert not movers.main
     assert not movers.further
     assert not movers.num_left_out
     only_means = compared({"f1": difference(None, None, kind="mean")})
-    assert [*by_title(sections.change_tables(report(comparisons=(only_means,)), TWO))] == ["Against one"]
+    assert [*by_title(change_tables(report(comparisons=(only_means,)), TWO))] == ["Against one"]
 
 
 def moved(num_worse: int, num_better: int, num_same: int = 5) -> Movers:
@@ -525,7 +527,7 @@ def test_movers_with_what_became_worse_first() -> None:
         against_baseline("passed", regression(movers=moved(0, 0))),
         against_baseline("passed", regression(movers=None)),
     )
-    found = sections.movers_tables(report(comparisons=(comparison,), gates=gates), TWO)
+    found = movers_tables(report(comparisons=(comparison,), gates=gates), TWO)
     (first, second), (third,) = found.main, found.further
     assert [table.title for table in (first, second, third)] == [
         "sums (two): accuracy vs baseline: 10 samples worse, 11 better, 5 the same",
@@ -549,7 +551,7 @@ def test_movers_with_what_became_worse_first() -> None:
 
 def test_movers_by_which_samples_are_compared_come_first() -> None:
     comparison = compared({}, movers={"brier": moved(3, 1), "accuracy": moved(1, 2)})
-    found = sections.movers_tables(report(comparisons=(comparison,)), TWO)
+    found = movers_tables(report(comparisons=(comparison,)), TWO)
     assert [table.title.split()[1] for table in (*found.main, *found.further)] == ["accuracy", "brier"]
 
 
@@ -558,12 +560,12 @@ def test_main_metrics_of_all_suites_come_before_others_and_those_without_room_ar
         compared({}, suite=f"s{place}", movers={"accuracy": moved(1, 1), "f1": moved(2, 1)}) for place in range(21)
     )
     made = report(comparisons=comparisons)
-    found = sections.movers_tables(made, TWO)
+    found = movers_tables(made, TWO)
     assert [table.title.split()[:2] for table in found.main] == [[f"s{place}:", "accuracy"] for place in range(21)]
     assert [table.title.split()[:2] for table in found.further] == [[f"s{place}:", "f1"] for place in range(19)]
     assert found.num_left_out == 2
-    assert sections.movers_tables(report(comparisons=comparisons[:20]), TWO).num_left_out == 0
-    many = sections.movers_tables(report(comparisons=comparisons * 2), TWO)
+    assert movers_tables(report(comparisons=comparisons[:20]), TWO).num_left_out == 0
+    many = movers_tables(report(comparisons=comparisons * 2), TWO)
     assert (len(many.main), len(many.further), many.num_left_out) == (40, 0, 44)
 
 

@@ -27,6 +27,8 @@ from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
 from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.html import sections
+from pytest_llmeval.reporting.writers.html.change_tables import change_tables, movers_tables
+from pytest_llmeval.reporting.writers.html.gate_tables import gate_tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.text.escaping import printable
@@ -78,13 +80,13 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
         policy=_policy(),
         style=_resource("page.css"),
         verdict=verdict(report, names),
-        gates=list(sections.gate_tables(report, names)),
+        gates=list(gate_tables(report, names)),
         suites=list(sections.suite_tables(report, names)),
         averages=list(sections.average_texts(report, names)),
         counts=list(sections.suite_counts(report, names)),
         categories=list(sections.categories_tables(report, names)),
-        changes=list(sections.change_tables(report, names)),
-        movers=sections.movers_tables(report, names),
+        changes=list(change_tables(report, names)),
+        movers=movers_tables(report, names),
         calibration=list(sections.calibration_tables(report, names, risks.curves())),
         price=list(sections.price_tables(report, names)),
         problems=list(problem_texts(report)),
@@ -99,7 +101,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
 
 
 def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None]:
-    """The report's figures by kind, the less important as ``forest-others``; and why there are none, or not all."""
+    """The report's figures by kind, the less important ones as ``forest-others`` and ``price-others``; and why there are none, or not all."""
     drawn: dict[str, list[_Drawn]] = {}
     notes: list[str] = []
     num_left_out = 0
@@ -121,7 +123,7 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
         draw(figures_of(report))
         shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
         main = {figure.title.partition(" by suite")[0] for figure in drawn.get("forest", ())}
-        _fold_single(drawn, "price")
+        _fold_single_prices(drawn)
         if others := [name for name in shown if name not in main]:
             draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), _OTHERS)
     except FiguresUnavailable as error:
@@ -139,12 +141,12 @@ class _Drawn:
     num_suites: int
 
 
-def _fold_single(drawn: dict[str, list[_Drawn]], kind: str) -> None:
+def _fold_single_prices(drawn: dict[str, list[_Drawn]]) -> None:
     """Where a figure compares several suites, those of one alone are further ones."""
-    single = [figure for figure in drawn.get(kind, ()) if figure.num_suites == 1]
-    if single and len(single) < len(drawn[kind]):
-        drawn[kind] = [figure for figure in drawn[kind] if figure.num_suites > 1]
-        drawn[f"{kind}{_OTHERS}"] = single
+    single = [figure for figure in drawn.get("price", ()) if figure.num_suites == 1]
+    if single and len(single) < len(drawn["price"]):
+        drawn["price"] = [figure for figure in drawn["price"] if figure.num_suites > 1]
+        drawn[f"price{_OTHERS}"] = single
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:
