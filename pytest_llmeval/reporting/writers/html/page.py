@@ -101,7 +101,10 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
 
 
 def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None]:
-    """The report's figures by kind, the less important ones as ``forest-others`` and ``price-others``; and why there are none, or not all."""
+    """The report's figures by kind, the less important ones as ``forest-others`` and ``price-others``.
+
+    And why there are none, or not all.
+    """
     drawn: dict[str, list[_Drawn]] = {}
     notes: list[str] = []
     num_left_out = 0
