@@ -46,7 +46,7 @@ class Difference:
     and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
 
     ``p_value`` is two-sided, of the paired test that a gate makes of the metric (``paired_metrics.two_sided_p``); None
-    where there is none or it was not made.
+    where there is none or it was not made, as of a corpus metric of so many samples and classes that it takes long.
     """
 
     n: int
