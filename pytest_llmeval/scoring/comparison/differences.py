@@ -62,6 +62,14 @@ class Difference:
     num_clusters: int | None = None
     p_value: float | None = None
 
+    @property
+    def is_of_flips(self) -> bool:
+        """Whether its test is McNemar's: of right and wrong answers in samples that are independent.
+
+        Clusters of one sample each are as independent as none.
+        """
+        return self.kind == "proportion" and self.num_clusters in (None, self.n)
+
 
 def compare(
     first: Mapping[str, ScoreLike],

@@ -291,7 +291,7 @@ def two_sided_p(
     A corpus metric has none either where the test would take long: where samples times the columns that are summed
     (three for each class of ``mcc``) are more than ``_MAX_SUMMED``. A gate makes the test nevertheless.
     """
-    if difference.kind == "proportion" and difference.num_clusters in (None, difference.n):
+    if difference.is_of_flips:
         return mcnemar(difference.num_lost or 0, difference.num_gained or 0).p_two_sided
     read = _parts_reader(metric) if difference.kind in ("pooled", "corpus") else _value_reader(metric)
     pairs = {id_: (read(score), read(second[id_])) for id_, score in first.items() if id_ in second}
