@@ -123,7 +123,7 @@ def _metrics(report: Report, wanted: Sequence[str]) -> list[str]:
     known = list(dict.fromkeys(name for suite in report.suites for name in suite.summary.metrics))
     for name in wanted:
         if name not in (*known, _ALL_METRICS):
-            raise LLMEvalError(f"there is no metric {quoted(name)}{expected_one_of(name, known)}")
+            raise LLMEvalError(f"there is no metric {quoted(name)}{expected_one_of(name, [_ALL_METRICS, *known])}")
     return known if _ALL_METRICS in wanted else list(wanted)
 
 

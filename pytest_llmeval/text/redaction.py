@@ -29,6 +29,7 @@ _SECRET_TEXT = (
         r"\1***",
     ),
 )
+_SPACES = re.compile(r"[ \t\r\n\u2028\u2029]+")
 _SHORTEST_SECRET = 8
 _LONGEST_MESSAGE = 1000
 
@@ -50,7 +51,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
     A control character is shown as an escape: a reader is to see that it was there.
     """
-    safe = printable(" ".join(redact(text).split()))
+    safe = printable(_SPACES.sub(" ", redact(text)).strip(" "))
     line = " ".join("".join(c if c.isprintable() else " " for c in safe).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

@@ -107,6 +107,11 @@ def test_titles(
 def test_a_metric(report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.svg"
     assert plot(capsys, report, "-o", str(path), "--kind", "forest", "--metric", "accuracy")[0] == 0
+    code, _, error = plot(capsys, report, "-o", str(path), "--metric", "al")
+    assert code
+    assert "there is no metric 'al'; did you mean 'all'?" in error
+    _, _, error = plot(capsys, report, "-o", str(path), "--metric", "nothing-like-it")
+    assert "expected one of all, " in error
     code, _, error = plot(capsys, report, "-o", str(path), "--metric", "acuracy")
     assert (code, error) == (1, "llmeval plot: there is no metric 'acuracy'; did you mean 'accuracy'?\n")
 

@@ -34,6 +34,7 @@ def test_one_line() -> None:
     assert one_line("\0a\u202eb\x9b\ud800") == r"\x00a\u202eb\x9b\ud800"
     assert one_line("a\ufeff \u200b b\xa0c") == "a b c"
     assert one_line("\x1b" * 100, limit=9) == r"\x1b\x1b…"
+    assert one_line("a\x0bb\x0c\x1c \x1f\x85c\n") == r"a\x0bb\x0c\x1c \x1f\x85c"
     assert one_line("x" * 50, limit=10) == "x" * 9 + "…"
 
 

@@ -54,7 +54,9 @@ class Server:
         prompt = request.prompt
         if self.stops_at and self.stops_at in prompt:
             raise ModelStoppedError("model is gone: 401")
+        deadline = time.monotonic() + 60
         while self.stops_at and int(prompt.split()[0]) > 3 and not os.path.exists("heard"):
+            assert time.monotonic() < deadline, "the session did not hear that the model is gone"
             time.sleep(0.005)
         with self.lock:
             self.use += ServerUse(num_requests=1, retries={"429": 1}, num_prompt_tokens=5, num_tokens=1, cost=0.25)

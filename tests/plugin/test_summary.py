@@ -100,13 +100,37 @@ def test_a_report_of_a_session_that_pytest_gives_up_is_named(both: pytest.Pytest
     assert (both.path / "out.html").is_file()
 
 
-@pytest.mark.parametrize("arguments", [("--collect-only",), ("--llm-model=demo", "--llm-gate=none: accuracy > 0")])
-def test_no_report_is_named_where_none_was_written(
-    llm_pytester: pytest.Pytester, workers: list[str], arguments: tuple[str, ...]
+@pytest.mark.parametrize("status", [0, 42])
+def test_a_report_of_a_session_that_a_hook_ends_is_named_once(
+    both: pytest.Pytester, workers: list[str], status: int
 ) -> None:
-    llm_pytester.makefile(".yaml", broken="suite: broken\nsmaples: []\nscore: exact\n")
-    result = llm_pytester.runpytest(*workers, "broken.yaml", *arguments, "--llm-report=out.html")
-    assert ("report: out.html" in result.stdout.str()) is (llm_pytester.path / "out.html").exists()
+    with both.path.joinpath("conftest.py").open("a") as conftest:
+        conftest.write("\n\nimport pytest\n\n\ndef pytest_runtest_logfinish():\n")
+        conftest.write(f"    pytest.exit('enough', returncode={status})\n")
+    result = both.runpytest(*workers, "capitals.yaml", "--llm-report=out.html")
+    assert (both.path / "out.html").is_file()
+    assert result.outlines.count("report: out.html") == 1
+    both.runpytest("capitals.yaml", "--llm-report=out.html", "--no-summary").stdout.no_fnmatch_line("report: *")
+
+
+BROKEN = "suite: broken\nsmaples: []\nscore: exact\n"
+
+
+def test_no_report_is_named_where_none_was_written(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makefile(".yaml", broken=BROKEN)
+    result = llm_pytester.runpytest(*workers, "broken.yaml", "--collect-only", "--llm-report=out.html")
+    assert not (llm_pytester.path / "out.html").exists()
+    result.stdout.no_fnmatch_line("report: *")
+
+
+def test_a_report_is_named_where_a_gate_is_of_a_suite_that_could_not_be_collected(
+    llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    llm_pytester.makefile(".yaml", broken=BROKEN)
+    arguments = ("--llm-model=demo", "--llm-gate=none: accuracy > 0", "--llm-report=out.html")
+    result = llm_pytester.runpytest(*workers, "broken.yaml", *arguments)
+    assert (llm_pytester.path / "out.html").is_file()
+    assert result.outlines.count("report: out.html") == 1
 
 
 def test_nothing_is_said_in_a_run_without_suites(llm_pytester: pytest.Pytester) -> None:

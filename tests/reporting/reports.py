@@ -179,7 +179,7 @@ differences = st.builds(
     num_gained=st.none() | counts,
     num_lost=st.none() | counts,
     num_clusters=st.none() | counts,
-    p_value=optional_numbers,
+    p_value=st.none() | st.floats(0, 1),
 )
 comparisons = st.builds(
     Comparison,

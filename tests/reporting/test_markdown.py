@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Averages, Report
+from pytest_llmeval.reporting.report.report import Averages, Comparison, Report
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
+from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.escaping import markdown_text, printable
@@ -196,6 +197,20 @@ def test_several_models_have_tables_of_their_own(tmp_path: Path) -> None:
     one, two = shown.split("## Suite boolq (one)")[1].split("## Suite boolq (two)")
     assert "| q1 |  | correct | yes | yes | 1 |" in one
     assert "| q1 |  | correct | no | yes | 1 |" in two
+
+
+def test_p_is_announced_where_a_cell_has_one() -> None:
+    found = Difference(n=4, kind="mean", first=0.5, second=0.75, difference=0.25)
+    for metrics, is_announced in (
+        ({"accuracy": replace(found, p_value=0.25)}, True),
+        ({"accuracy": found}, False),
+        ({"accuracy": found, "f1": replace(found, p_value=0.25)}, False),
+    ):
+        compared = Comparison(suite="a", first="demo", second="other", differences=metrics)
+        text = markdown_summary(report([], [], comparisons=(compared,)))
+        assert "samples gained and lost" in text
+        assert ("two-sided p" in text) is is_announced
+        assert (", p 0.250" in text) is is_announced
 
 
 def test_records_are_read_once(tmp_path: Path) -> None:

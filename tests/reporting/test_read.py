@@ -265,6 +265,11 @@ def test_a_report_that_was_cut_off_anywhere(path: Path) -> None:
         ), (length, message)
 
 
+def with_p(p: float) -> dict[str, Any]:
+    found = {"n": 3, "kind": "mean", "first": 0.5, "second": 0.5, "difference": 0.0, "p_value": p}
+    return {"suite": "a", "first": "b", "second": "c", "differences": {"d": found}}
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -293,6 +298,14 @@ def test_a_report_that_was_cut_off_anywhere(path: Path) -> None:
                 comparisons=[{"suite": "a", "first": "b", "second": "c", "differences": {"d": {}}}]
             ),
             "comparisons[0].differences.d: there is no 'n'",
+        ),
+        (
+            lambda data: data.update(comparisons=[with_p(7)]),
+            "comparisons[0].differences.d.p_value: found 7 (a whole number), expected a number from 0 to 1 or null",
+        ),
+        (
+            lambda data: data.update(comparisons=[with_p(-1.0)]),
+            "comparisons[0].differences.d.p_value: found -1.0 (a number), expected a number from 0 to 1 or null",
         ),
         (
             lambda data: data["records"][1].update(status="great"),

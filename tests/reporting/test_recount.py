@@ -292,6 +292,18 @@ def test_flips_of_two_models_are_those_of_the_records(edit: dict[str, Any], told
     assert told in found
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_clusters_of_one_sample_are_independent(size: int) -> None:
+    both = [*samples("a", "cccccwwccc"), *samples("a", "wwwwwccccc", model="other")]
+    both = [replace(one, cluster=f"c{place % 10 // size}") for place, one in enumerate(both)]
+    whole = report_of(both, [info("a", cluster="c")], models=({"name": "demo"}, {"name": "other"}))
+    assert misfit(whole, "r.json") is None
+    (comparison,) = whole.comparisons
+    assert comparison.differences["accuracy"].num_clusters == 10 / size
+    found = misfit(replace(whole, comparisons=(with_accuracy(comparison, p_value=0.04),)), "r.json")
+    assert (found is not None and "p_value is 0.04" in found) is (size == 1)
+
+
 def with_accuracy(comparison: Comparison, **values: Any) -> Comparison:
     accuracy = replace(comparison.differences["accuracy"], **values)
     return replace(comparison, differences={**comparison.differences, "accuracy": accuracy})

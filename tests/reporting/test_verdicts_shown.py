@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.terminal.sample_text import sample_lines
+from pytest_llmeval.reporting.terminal.sample_text import bounded_lines, sample_lines
 from pytest_llmeval.types import JSON
 from tests.reporting.reports import make_record
 
@@ -35,6 +35,17 @@ def test_verdicts_of_a_panel_are_shown_by_judge() -> None:
     lines = verdict_lines({"verdicts": many})
     assert (lines[0], lines[19]) == ("verdict 1 of 23: true (r)", "verdict 20 of 23: true (r)")
     assert lines[20:] == ["verdicts: 3 more are in the report"]
+
+
+def test_no_more_than_twenty_verdicts_of_a_sample_are_shown() -> None:
+    """Also of many replies that were each judged by a few criteria."""
+    labels: list[JSON] = [{"value": True, "reasons": "r"}] * 4
+    replies: list[JSON] = [{"details": {"verdicts": labels}}] * 64
+    record = Record(suite="s", id="1", nodeid="s::1", model="m", status="wrong", details={"epochs": replies})
+    for lines in (bounded_lines(record), sample_lines(record, whole=True, prompt=True)):
+        shown = [line.strip() for line in lines if "verdict" in line]
+        assert len(shown) == 21
+        assert shown[19:] == ["verdict 4 of 4 of output 5: true (r)", "verdicts: 236 more are in the report"]
 
 
 def test_verdicts_of_several_scorers_and_replies_say_whose_they_are() -> None:

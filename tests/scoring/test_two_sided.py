@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pytest_llmeval.scoring.comparison import paired_metrics
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.comparison.paired_metrics import pair_metric, two_sided_p
+from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric, two_sided_p
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 from pytest_llmeval.types import Score
 
 Scores = dict[str, Score]
@@ -127,8 +129,58 @@ def test_samples_without_a_value_of_one_model_are_left_out() -> None:
     assert p_of("f1", first, second) == 0.25
 
 
-def test_where_there_is_no_test_there_is_no_p() -> None:
-    """Of a metric that is computed of all samples, and has no value."""
-    first, second = many(1), many(2)
-    (found,) = compare(first, second, ["ece"]).values()
-    assert two_sided_p("ece", scored([0.1]), scored([0.2]), found) is None
+def classified(seed: int, *, num_classes: int = 3) -> Scores:
+    draw = random.Random(seed)
+    labels = [(float(place % num_classes), float(draw.randrange(num_classes))) for place in range(60)]
+    return {
+        f"q{place}": Score(status="scored", values={"gold": gold, "predicted": predicted, "f1": gold})
+        for place, (gold, predicted) in enumerate(labels)
+    }
+
+
+@pytest.mark.parametrize("name", ["mcc", "f1_macro"])
+def test_of_many_samples_and_classes_there_is_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 samples of 3 classes have 60 * 9 numbers to sum, those of 4 have 60 * 12."""
+    monkeypatch.setattr(paired_metrics, "_MAX_SUMMED", 540)
+    assert p_of(name, classified(1), classified(2)) is not None
+    many_classes = classified(1, num_classes=4), classified(2, num_classes=4)
+    assert p_of(name, *many_classes) is None
+    assert pair_metric(name, *many_classes, higher_is_better=True).paired.test(100).p_two_sided > 0, "a gate has it"
+    assert p_of("f1", *many_classes) == 1.0
+    monkeypatch.setattr(paired_metrics, "_MAX_SUMMED", 1)
+    assert p_of("f1", scored([0.1, 0.5]), scored([0.2, 0.7])) == 0.5
+    assert p_of("word_perplexity", many(1), many(2)) is not None
+
+
+def test_columns_are_counted_in_samples_of_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where samples lie in the order of their classes, the first few show one class."""
+    monkeypatch.setattr(paired_metrics, "_MAX_ROWS_READ", 10)
+    monkeypatch.setattr(paired_metrics, "_MAX_SUMMED", 60 * 3 * 3)
+    values = [{"gold": float(place // 6), "predicted": float(place // 6)} for place in range(60)]
+    right = {f"q{place}": Score(status="scored", values=own) for place, own in enumerate(values)}
+    wrong = right | {"q0": Score(status="scored", values={"gold": 0.0, "predicted": 1.0})}
+    assert p_of("mcc", wrong, right) is None
+
+
+@pytest.mark.parametrize("name", ["ece", "f1"])
+def test_where_no_sample_has_a_finite_value_there_is_no_p(name: str) -> None:
+    (found,) = compare(many(1), many(2), [name]).values()
+    assert two_sided_p(name, scored([math.nan]), scored([0.2]), found) is None
+
+
+def test_of_a_metric_of_all_samples_that_has_no_value_there_is_no_p() -> None:
+    """``f1_binary`` has none where classes are others than 0 and 1."""
+    scores = classified(1)
+    (found,) = compare(scores, scores, ["mcc"]).values()
+    with pytest.raises(PairingError):
+        pair_metric("f1_binary", scores, scores, higher_is_better=True)
+    assert two_sided_p("f1_binary", scores, scores, found) is None
+
+
+def test_of_numbers_too_large_to_be_summed_there_is_no_p() -> None:
+    (found,) = compare(many(1), many(2), ["f1"]).values()
+    clusters: dict[str, str | None] = {"q0": "a", "q1": "a", "q2": "b"}
+    scores = scored([0.0] * 3), scored([1.5e308] * 3)
+    with pytest.raises(OverflowError):
+        PairedValues(first=[0.0] * 3, second=[1.5e308] * 3, clusters=["a", "a", "b"]).test(100)
+    assert two_sided_p("f1", *scores, found, clusters) is None

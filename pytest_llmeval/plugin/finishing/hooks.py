@@ -239,6 +239,10 @@ def _is_cut_short(config: pytest.Config) -> bool:
     return never_began or config.stash.get(has_broken_suite_key, False)
 
 
+_WITH_SUMMARY = frozenset(pytest.ExitCode) - {pytest.ExitCode.INTERNAL_ERROR}
+"""Exit codes, as ``pytest_sessionfinish`` is called with them, for which pytest has a summary (unless it is not to)."""
+
+
 class Writing:
     """The report is written after all others have set the exit code, and texts of a sample after its line."""
 
@@ -271,15 +275,16 @@ class Writing:
             self._of_phases.pop()
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         gathered: LLMSession | None = session.config.stash.get(llm_session_key, None)
         if gathered is not None:
             from pytest_llmeval.plugin.finishing.session import remember
 
             gathered.write(session)
             terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-            if session.exitstatus == pytest.ExitCode.INTERNAL_ERROR and terminal is not None:
-                _write_paths(terminal, gathered)  # pytest has no summary then
+            wants_summary = not session.config.option.no_summary
+            if wants_summary and exitstatus not in _WITH_SUMMARY and terminal is not None:
+                _write_paths(terminal, gathered)
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
 from pytest_llmeval.reporting.figures.interval_rows import limits_of
 from pytest_llmeval.reporting.figures.places import Box, places_beside
@@ -38,6 +40,9 @@ _LEAST_IN_SECONDS = 0.1
 """Of figures whose values are all smaller, the axis is in milliseconds."""
 _LEAST_RATIO = 20.0
 """Of the dearest to the cheapest, from which on the axis is logarithmic."""
+_MAX_DIGITS = 9
+"""After the point, of numbers on an axis that are written out."""
+_MAX_WRITTEN = 1e7
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +202,7 @@ def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
         axes.set_xlim(min(prices) / 1.5, max(prices) * 1.7)
     else:
         axes.set_xlim(0, max(prices) * 1.12)
-    axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(_Prices())
     found = [point.suite.summary.metrics[metric] for point in points]
     ends = [end for one in found for end in (finite(one.value), *ends_of(one)) if end is not None]
     defined = definition(metric)
@@ -205,7 +210,29 @@ def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
     axes.grid(visible=True)
 
 
-def _tick(value: float) -> str:
-    """``0.00002``, as a price is read, and no factor beside the axis."""
-    usual = f"{value:.7f}".rstrip("0").rstrip(".")
-    return usual if value == 0 or 1e-6 <= value < 1e6 else f"{value:g}"
+class _Prices(Formatter):
+    """Numbers of an axis in one form: written out (``0.00002``, as a price is read), without a factor beside the axis.
+
+    All are of the form ``2.5e-12`` where one has too many digits to be written out.
+    """
+
+    _form = "{:g}"
+
+    def set_locs(self, locs: Any) -> None:
+        super().set_locs(locs)
+        low, high = sorted(self.axis.get_view_interval()) if self.axis is not None else (-math.inf, math.inf)
+        self._form = _form_of([float(value) for value in locs if low <= value <= high])
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        number, mark, power = self._form.format(x).partition("e")
+        shown = number.rstrip("0").rstrip(".") if "." in number else number
+        return f"{shown}{mark}{power}" if x else "0"
+
+
+def _form_of(values: Sequence[float]) -> str:
+    """How all of the numbers are written with as many digits as they have."""
+    if all(abs(value) < _MAX_WRITTEN for value in values):
+        for digits in range(_MAX_DIGITS + 1):
+            if all(math.isclose(round(value, digits), value, rel_tol=1e-6) for value in values):
+                return f"{{:.{digits}f}}"
+    return "{:.6e}"

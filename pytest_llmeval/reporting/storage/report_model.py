@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.text.wording import describe
 
 __all__ = [
@@ -216,8 +217,16 @@ _OWN: Mapping[tuple[Any, str], CoreSchema] = MappingProxyType(
         (Record, "values"): core_schema.no_info_after_validator_function(
             _with_nan, _schema(Mapping[str, float | None])
         ),
+        (Difference, "p_value"): core_schema.with_default_schema(
+            _telling(
+                core_schema.nullable_schema(core_schema.float_schema(strict=True, ge=0, le=1)),
+                "a number from 0 to 1 or null",
+            ),
+            default=None,
+        ),
         (Report, "exit_code"): _telling(core_schema.int_schema(strict=True), _WHOLE),
         (Report, "records"): core_schema.any_schema(),
     }
 )
-"""Fields that do not follow from their types: null for a number that is lost, a code that can be negative."""
+"""Fields that do not follow from their types: null for a number that is lost, limits of a p-value, a code that can be
+negative."""

@@ -27,8 +27,9 @@ _MAX_LINE = 500
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
+"""Of a sample, whoever gave them."""
 _MAX_DEPTH = 4
-"""Of scorers of judges of replies."""
+"""How many levels of scores inside scores are read: those of a sample, its replies, their scorers, and their judges."""
 _MAX_RELEVANT = 20
 _MAX_STEPS = 20
 _MAX_FOUND = 100
@@ -161,14 +162,14 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
 def _relevant(record: Record) -> Iterator[tuple[str, str]]:
     """The relevant documents of a query, with their grades, and at which ranks a search found them."""
     documents = record.details.get("relevant")
-    told = []
+    shown = []
     for one in documents if isinstance(documents, list) else ():
         if isinstance(one, dict) and isinstance(one.get("id"), str) and "rank" in one:
             rank = "missed" if one["rank"] is None else f"at {one['rank']}"
-            told.append(f"{one['id']} (grade {one.get('grade')}) {rank}")
-    if told:
-        more = f", … ({len(told)})" if len(told) > _MAX_RELEVANT else ""
-        yield "relevant", f"{', '.join(told[:_MAX_RELEVANT])}{more}"
+            shown.append(f"{one['id']} (grade {one.get('grade')}) {rank}")
+    if shown:
+        more = f", … ({len(shown)})" if len(shown) > _MAX_RELEVANT else ""
+        yield "relevant", f"{', '.join(shown[:_MAX_RELEVANT])}{more}"
 
 
 def _found(record: Record) -> Iterator[tuple[str, str]]:
@@ -220,16 +221,18 @@ def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
-    """What judges said, with their reasons: of each scorer, each reply and each judge of a panel apart."""
-    for whose, verdicts in _told_apart(record.details, "", _MAX_DEPTH):
-        told = [text for one in verdicts if (text := _verdict(one))]
-        for number, text in enumerate(told[:_MAX_VERDICTS], 1):
-            yield f"verdict{'' if len(told) == 1 else f' {number} of {len(told)}'}{whose}", text
-        if len(told) > _MAX_VERDICTS:
-            yield f"verdicts{whose}", f"{len(told) - _MAX_VERDICTS} more are in the report"
+    """What judges said, with their reasons: of each scorer, each reply and each judge of a panel separately."""
+    found: list[tuple[str, str]] = []
+    for whose, verdicts in _lists_of_verdicts(record.details, "", _MAX_DEPTH):
+        texts = [text for one in verdicts if (text := _verdict(one))]
+        for number, text in enumerate(texts, 1):
+            found.append((f"verdict{'' if len(texts) == 1 else f' {number} of {len(texts)}'}{whose}", text))
+    yield from found[:_MAX_VERDICTS]
+    if len(found) > _MAX_VERDICTS:
+        yield "verdicts", f"{len(found) - _MAX_VERDICTS} more are in the report"
 
 
-def _told_apart(details: object, whose: str, depth: int) -> Iterator[tuple[str, list[JSON]]]:
+def _lists_of_verdicts(details: object, whose: str, depth: int) -> Iterator[tuple[str, list[JSON]]]:
     """The verdicts in details of a score, and in those of the scores that it was made of; ``whose`` they are."""
     if not isinstance(details, Mapping) or not depth:
         return
@@ -245,7 +248,7 @@ def _told_apart(details: object, whose: str, depth: int) -> Iterator[tuple[str, 
         several = enumerate(members if isinstance(members, list) else (), 1)
         inner += [(f" of {name} {number}{whole}", one) for number, one in several]
     for name, one in inner:
-        yield from _told_apart(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
+        yield from _lists_of_verdicts(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
 
 
 def _verdict(one: JSON) -> str | None:

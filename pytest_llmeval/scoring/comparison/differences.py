@@ -46,7 +46,7 @@ class Difference:
     and interval are then clustered, as in ``clustered.py``, and None for fewer than ``MIN_CLUSTERS``.
 
     ``p_value`` is two-sided, of the paired test that a gate makes of the metric (``paired_metrics.two_sided_p``); None
-    where there is none or it was not made.
+    where there is none or it was not made, as of a corpus metric of so many samples and classes that it takes long.
     """
 
     n: int
@@ -61,6 +61,14 @@ class Difference:
     num_lost: int | None = None
     num_clusters: int | None = None
     p_value: float | None = None
+
+    @property
+    def is_of_flips(self) -> bool:
+        """Whether its test is McNemar's: of right and wrong answers in samples that are independent.
+
+        Clusters of one sample each are as independent as none.
+        """
+        return self.kind == "proportion" and self.num_clusters in (None, self.n)
 
 
 def compare(

@@ -50,6 +50,10 @@ _MAX_MOVERS = 1000
 """Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""
 _DRAWS = 2000
 """Of a test of two models that is not exact: the least two-sided p-value is 0.001."""
+_MAX_SUMMED = 5_000_000
+"""Numbers (samples times columns) that are summed for each draw of a p-value that nobody asked for: about 3 s."""
+_MAX_ROWS_READ = 1000
+"""Of each side, to see how many columns a metric has."""
 _NO_VALUE = "has no value in one of the two reports"
 
 
@@ -283,8 +287,11 @@ def two_sided_p(
 
     It says how likely a difference as large, either way, is where nothing differs. None where there is no test.
     ``higher_is_better`` decides no more than which draws are those of the gate, where the test is not exact.
+
+    A corpus metric has none either where the test would take long: where samples times the columns that are summed
+    (three for each class of ``mcc``) are more than ``_MAX_SUMMED``. A gate makes the test nevertheless.
     """
-    if difference.kind == "proportion" and difference.num_clusters in (None, difference.n):
+    if difference.is_of_flips:
         return mcnemar(difference.num_lost or 0, difference.num_gained or 0).p_two_sided
     read = _parts_reader(metric) if difference.kind in ("pooled", "corpus") else _value_reader(metric)
     pairs = {id_: (read(score), read(second[id_])) for id_, score in first.items() if id_ in second}
@@ -294,10 +301,18 @@ def two_sided_p(
         return None
     numbers = None if clusters is None else cluster_numbers([clusters.get(sample_id) for sample_id in found])
     try:
+        if difference.kind == "corpus" and len(found) * _num_columns(metric, rows) > _MAX_SUMMED:
+            return None
         tested = _to_test(metric, rows, numbers, higher_is_better=higher_is_better)
         return tested.test(_DRAWS).p_two_sided
     except (ArithmeticError, ValueError):  # a ``PairingError``, or numbers too large to be summed
         return None
+
+
+def _num_columns(metric: str, rows: tuple[Sequence[Row], Sequence[Row]]) -> int:
+    """How many numbers of a sample a corpus metric sums, as far as some of the samples show it."""
+    step = -(-len(rows[0]) // _MAX_ROWS_READ)
+    return len(_sums(split_name(metric)[1], [row for side in rows for row in side[::step]]).rows[0])
 
 
 def _parts_reader(metric: str) -> Callable[[ScoreLike], Row | None]:

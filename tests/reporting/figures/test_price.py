@@ -120,6 +120,35 @@ def test_short_times_are_milliseconds(seconds: Sequence[float], unit: str, shown
     assert not [text for text in texts if "e" in text and any(map(str.isdigit, text))]
 
 
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ((5e-7, 1.5e-6), ["0.0000016"]),
+        ((1.25e-6, 1.4e-6), ["0.0000012"]),
+        ((1.25e-6, 1.8e-6), []),
+        ((1.25e-6, 2e-6), ["0.000002"]),
+        ((4e-12, 8e-12), ["2e-12", "8e-12"]),
+        ((4e5, 1.2e6), ["1200000"]),
+        ((4e7, 1.2e8), ["1.2e+08"]),
+        ((0.001, 1.0), ["0.001", "0.01", "0.1", "1"]),
+    ],
+)
+def test_ticks_of_an_axis_have_one_form(costs: tuple[float, float], expected: list[str]) -> None:
+    made = of_prices([(f"s{place}", "m", 0.5, 0.5) for place in (1, 4)])
+    suites = [
+        replace(suite, per_sample=replace(suite.per_sample, cost=cost, num_priced=40))  # type: ignore[type-var]
+        for suite, cost in zip(made.suites, costs, strict=True)
+    ]
+    figure = named(drawn(replace(made, suites=tuple(suites)), "price"), "price-accuracy-cost")
+    axis = figure.figure.axes[0].xaxis
+    low, high = axis.get_view_interval()
+    ticks = [(tick, label.get_text()) for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)]
+    shown = {text: tick for tick, text in ticks if low <= tick <= high}
+    assert shown.keys() >= {*expected}
+    assert all(float(text) == pytest.approx(tick, rel=1e-6, abs=0) for text, tick in shown.items())
+    assert len({"e" in text for text, tick in shown.items() if tick}) == 1
+
+
 def test_ticks_are_written_out() -> None:
     made = of_prices([(f"s{place}", "m", 0.5, 0.5) for place in (1, 4)])
     suites = [

@@ -104,11 +104,13 @@ def _lines(
     for group in grouped([suite_row(suite, names) for suite in report.suites]):
         yield from _metrics("suite", group)
     yield from _averages(report, names)
-    for headers, rows in comparison_cells(report.comparisons, names, has_p=True):
+    without_p = [rows for _, rows in comparison_cells(report.comparisons, names)]
+    for place, (headers, rows) in enumerate(comparison_cells(report.comparisons, names, has_p=True)):
+        of_p = ", two-sided p of the paired test that gates make" if rows != without_p[place] else ""
         first = markdown_text(headers[3])
         yield (
             f"Against {first}, over the samples that both scored: value (difference [95% interval], samples gained and "
-            "lost, two-sided p of the paired test that gates make)"
+            f"lost{of_p})"
         )
         yield from table(headers, rows, ["left", "left", "right", *("left" for _ in headers[3:])])
     headers, rows = per_sample_cells(report, names)
