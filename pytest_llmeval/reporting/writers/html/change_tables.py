@@ -145,6 +145,6 @@ def _changed(found: Difference, moved: Movers | None, higher_is_better: bool | N
 
 def _two_sided(found: Difference) -> float | None:
     """Its p-value; of a report from before there was one, that of proportions."""
-    if found.p_value is None and found.num_gained is not None and found.num_lost is not None:
-        return None if found.num_clusters else mcnemar(found.num_lost, found.num_gained).p_two_sided
+    if found.p_value is None and found.is_of_flips:
+        return mcnemar(found.num_lost or 0, found.num_gained or 0).p_two_sided
     return found.p_value
