@@ -282,8 +282,8 @@ class Writing:
 
             gathered.write(session)
             terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-            wants_summary = not session.config.option.no_summary
-            if wants_summary and exitstatus not in _WITH_SUMMARY and terminal is not None:
+            # Without a terminal pytest does not know of --no-summary.
+            if terminal is not None and exitstatus not in _WITH_SUMMARY and not session.config.option.no_summary:
                 _write_paths(terminal, gathered)
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
 
