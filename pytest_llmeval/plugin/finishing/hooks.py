@@ -292,7 +292,7 @@ def _write_paths(terminal: pytest.TerminalReporter, gathered: LLMSession) -> Non
     if gathered.writer.written:
         from pytest_llmeval.reporting.terminal.summary import write_paths
 
-        terminal.ensure_newline()
+        terminal.write_line("")  # behind the dots of tests, of which pytest does not always know under pytest-xdist
         write_paths(terminal, gathered.writer.written)
 
 
