@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.terminal.sample_text import bounded_lines, sample_lines
+from pytest_llmeval.reporting.terminal.sample_text import bounded_lines, sample_lines, sample_markdown
 from pytest_llmeval.types import JSON
 from tests.reporting.reports import make_record
 
@@ -96,6 +96,14 @@ def test_verdicts_of_several_scorers_and_replies_say_whose_they_are() -> None:
 )
 def test_details_of_another_shape_are_no_verdicts(details: dict[str, JSON]) -> None:
     assert verdict_lines(details) == []
+
+
+def test_a_terminal_acts_on_no_name_of_a_scorer() -> None:
+    verdicts: JSON = {"details": {"verdicts": [{"value": "pass", "reasons": "Yes."}]}}
+    found = make_record(details={"scorers": {"exact": None, "**a**\x1b[2J": verdicts}})
+    for lines in (sample_lines(found, whole=True, prompt=True), bounded_lines(found)):
+        assert any(line.startswith(r"  verdict of scorer **a**\x1b[2J: pass") for line in lines)
+    assert r"**verdict of scorer \*\*a\*\*\\x1b[2J**" in [*sample_markdown(found, whole=True, prompt=True)]
 
 
 def test_what_a_search_found_and_what_an_answer_was_written_from() -> None:

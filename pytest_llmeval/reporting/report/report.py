@@ -267,9 +267,9 @@ class Report:
     store: StoreUse | None = None
     records: Sequence[Record] = field(repr=False)
 
-    def better_of(self, suite: str) -> Mapping[str, str]:
-        """Which way is better of the metrics that the suite names and that are not known here."""
-        return next((one.info.better for one in self.suites if one.info.name == suite), {})
+    def better_by_suite(self) -> dict[str, Mapping[str, str]]:
+        """Which way is better of the metrics that each suite names and that are not known here."""
+        return {suite.info.name: suite.info.better for suite in reversed(self.suites)}
 
     @property
     def suite_names(self) -> tuple[str, ...]:

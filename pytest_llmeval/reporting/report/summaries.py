@@ -13,7 +13,6 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.movers import Movers, movers
-from pytest_llmeval.scoring.comparison.paired_metrics import two_sided_p
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -151,6 +150,10 @@ def compare_models(
 
     ``better`` says of metrics that are not known here which way is better.
     """
+    if len(models) < 2:
+        return
+    from pytest_llmeval.scoring.comparison.paired_metrics import two_sided_p  # not what every session needs
+
     scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
     for second in models[1:]:

@@ -60,7 +60,7 @@ def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None 
             first, *others = printable(text, keep="\n").split("\n")
         else:
             first, others = printable(_cut(name, text)), []
-        yield f"  {name}: {first}".rstrip()
+        yield f"  {printable(name)}: {first}".rstrip()
         yield from (f"    {line}".rstrip() for line in others)
 
 
@@ -82,7 +82,7 @@ def bounded_lines(record: Record) -> Iterator[str]:
             first, *others = (shortened(line, limit=_MAX_LINE) for line in lines)
         else:
             first, others = printable(_cut(name, text)), []
-        yield f"  {name}: {first}".rstrip()
+        yield f"  {printable(name)}: {first}".rstrip()
         yield from (f"    {line}".rstrip() for line in others)
 
 
@@ -97,7 +97,7 @@ def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[st
     for name, text in sample_fields(record, prompt=prompt, whole=whole):
         shown = printable(text if whole else _cut(name, text), keep="\n")
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-        yield from ("", f"**{name}**", "", fence, shown, fence)
+        yield from ("", f"**{markdown_text(name)}**", "", fence, shown, fence)
     yield ""
 
 
@@ -112,7 +112,7 @@ def _head(record: Record) -> str:
 
 
 def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = True) -> Iterator[tuple[str, str]]:
-    """What there is to say of the sample as names and texts, in the order in which it happened, not yet ``printable``.
+    """What there is to say of the sample as names and texts, in the order in which it happened, neither ``printable``.
 
     ``whole``: each option on a line, and each step of a trace. ``options``: whether these are among them.
     """

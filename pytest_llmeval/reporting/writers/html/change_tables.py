@@ -39,10 +39,11 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
             align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
             notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
         )
+    better = report.better_by_suite()
     is_explained = False
     for became, title in _CHANGED.items():
         became_headers = [f"became {word}" for word in became]
-        rows = [row for one in report.comparisons for row in _flip_rows(one, report, names, became)]
+        rows = [row for one in report.comparisons for row in _flip_rows(one, better.get(one.suite, {}), names, became)]
         has_p = any(row[-1] for row in rows)
         if rows:
             yield Table(
@@ -115,10 +116,9 @@ _TESTED_HOW = (
 
 
 def _flip_rows(
-    one: Comparison, report: Report, names: Mapping[str, str], became: tuple[str, str]
+    one: Comparison, better: Mapping[str, str], names: Mapping[str, str], became: tuple[str, str]
 ) -> Iterator[list[str]]:
     """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
-    better = report.better_of(one.suite)
     for metric, found in one.differences.items():
         known = definition(metric, better)
         if not known.in_terminal or (is_of_trust(metric) and metric.startswith("judge.")):

@@ -40,13 +40,16 @@ class Changes:
         self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
         self._first: dict[tuple[str, str], dict[str, float]] = {}
         self._first_models: dict[str, str] = {}
+        self._names: dict[str, set[str]] = {}
         for key, (_, moved) in _against_baseline(report).items():
             self._moved[key] = _changes(moved)
+        better = report.better_by_suite()
         for one in report.comparisons:
             if (one.suite, one.second) not in self._moved and (metric := compared_metric(one)) is not None:
-                is_higher = definition(metric, report.better_of(one.suite)).higher_is_better is not False
+                is_higher = definition(metric, better.get(one.suite, {})).higher_is_better is not False
                 self._metrics[one.suite, one.second] = metric, is_higher
                 self._first_models[one.suite] = one.first
+                self._names.setdefault(one.suite, set()).add(metric)
 
     @property
     def is_empty(self) -> bool:
@@ -55,8 +58,7 @@ class Changes:
 
     def read(self, record: Record) -> None:
         if self._first_models.get(record.suite) == record.model:
-            names = {metric for (suite, _), (metric, _) in self._metrics.items() if suite == record.suite}
-            for name in names:
+            for name in self._names.get(record.suite, ()):
                 if (value := value_of(record.score, name)) is not None:
                     self._first.setdefault((record.suite, name), {})[record.id] = value
 
