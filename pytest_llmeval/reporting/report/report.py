@@ -269,7 +269,7 @@ class Report:
 
     def better_by_suite(self) -> dict[str, Mapping[str, str]]:
         """Which way is better of the metrics that each suite names and that are not known here."""
-        return {suite.info.name: suite.info.better for suite in reversed(self.suites)}
+        return {suite.info.name: suite.info.better for suite in self.suites}
 
     @property
     def suite_names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
@@ -85,6 +85,8 @@ def lines_of_title(figure: ReportFigure) -> list[str]:
 
 @settings(max_examples=examples(40))
 @given(title=st.text(st.characters(exclude_categories=["Z", "C"]), max_size=100) | st.text("ab W", max_size=300))
+@example(title="a word " * 30)
+@example(title="W" * 200)
 def test_a_long_title_has_several_lines(reliability: ReportFigure, title: str) -> None:
     lines = lines_of_title(replace(reliability, title=title))
     room = reliability.figure.get_figwidth()
