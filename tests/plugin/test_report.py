@@ -32,7 +32,7 @@ def both(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 def test_contents(both: pytest.Pytester, workers: list[str]) -> None:
     assert both.runpytest(*workers, "--llm-report=out.json", "capitals.yaml", "sums.yaml").ret == 0
     report = read(both.path)
-    assert report["schema"] == 2
+    assert report["schema"] == 3
     assert report["exit_code"] == 0
     assert report["stopped"] is None
     assert report["problems"] == []

@@ -286,7 +286,7 @@ def test_a_report_from_a_journal(path: Path) -> None:
     journal.close(discard=False)
     report = read_report(path)
     expected = make_report(RECORDS)
-    assert (report.schema, report.created, report.exit_code, report.seconds) == (2, HEAD["created"], 2, 0.5)
+    assert (report.schema, report.created, report.exit_code, report.seconds) == (3, HEAD["created"], 2, 0.5)
     assert (report.environment, report.options) == (HEAD["environment"], HEAD["options"])
     assert report.stopped == "killed before its end"
     assert report.problems == ("2 of 4 samples of the suites that had begun were finished",)
@@ -390,9 +390,9 @@ def test_a_damaged_line_in_the_middle(path: Path, line: str, message: str) -> No
 def test_a_journal_of_another_schema(path: Path) -> None:
     written(path, RECORDS).close(discard=False)
     text = path.read_text(encoding="ascii")
-    path.write_text(text.replace('"schema": 2', '"schema": 3', 1), encoding="ascii")
+    path.write_text(text.replace('"schema": 3', '"schema": 4', 1), encoding="ascii")
     assert refused(path) == (
-        "cannot read the report out.json.journal: its schema is 3, and this version reads 1 and 2; "
+        "cannot read the report out.json.journal: its schema is 4, and this version reads 1, 2 and 3; "
         "a newer version of pytest-llmeval-suites wrote it: install that"
     )
 

@@ -192,11 +192,11 @@ def test_a_page_is_no_report(path: Path) -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (3, f"its schema is 3, and this version reads 1 and 2; {NEWER}"),
-        (0, "its schema is 0, and this version reads 1 and 2"),
-        ("2", "its schema is '2' (text), and this version reads 1 and 2"),
-        (True, "its schema is True, and this version reads 1 and 2"),
-        (None, "its schema is nothing (null), and this version reads 1 and 2"),
+        (4, f"its schema is 4, and this version reads 1, 2 and 3; {NEWER}"),
+        (0, "its schema is 0, and this version reads 1, 2 and 3"),
+        ("2", "its schema is '2' (text), and this version reads 1, 2 and 3"),
+        (True, "its schema is True, and this version reads 1, 2 and 3"),
+        (None, "its schema is nothing (null), and this version reads 1, 2 and 3"),
     ],
 )
 @pytest.mark.parametrize("is_reformatted", [False, True])
@@ -205,7 +205,7 @@ def test_other_schemas(path: Path, schema: object, message: str, is_reformatted:
         edited(path, lambda data: data.update(schema=schema))
     else:
         text = path.read_text(encoding="ascii")
-        path.write_text(text.replace('"schema": 2', f'"schema": {json.dumps(schema)}', 1), encoding="ascii")
+        path.write_text(text.replace('"schema": 3', f'"schema": {json.dumps(schema)}', 1), encoding="ascii")
     assert refused(path) == f"cannot read the report out.json: {message}"
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "use_of_model",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Grows when a reader of older reports would misread newer ones."""
 
 

@@ -1,4 +1,4 @@
-"""Reads reports from disk: the current schema, the one before it, and journals of runs that were killed."""
+"""Reads reports from disk: the current schema, those before it, and journals of runs that were killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_llmeval.text.wording import describe
 
 __all__ = ["read_report"]
 
-_READ = (1, SCHEMA_VERSION)
+_READ = (1, 2, SCHEMA_VERSION)
 _BUFFER_BYTES = 1 << 18
 _MAX_FIRST_BYTES = 1 << 24
 _MAX_WHOLE_BYTES = 256_000_000
@@ -151,7 +151,7 @@ def _check_schema(path: Path, head: object) -> None:
         advice = "; a newer version of pytest-llmeval-suites wrote it: install that" if newer else ""
         raise ReportError(
             f"cannot read the report {path}: its schema is {shown}, and this version reads "
-            f"{' and '.join(map(str, _READ))}{advice}"
+            f"{', '.join(map(str, _READ[:-1]))} and {SCHEMA_VERSION}{advice}"
         )
 
 

@@ -32,7 +32,7 @@ class DamagedPart(ValueError):
 
 
 def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Report:
-    """A report from its head as ``json`` gives it, of schema 1 or 2. Raises ``DamagedPart``.
+    """A report from its head as ``json`` gives it, of schema 1 to 3. Raises ``DamagedPart``.
 
     Schema 1 has no averages, gates, definitions and percentiles, and its means over categories are plain numbers.
     """
