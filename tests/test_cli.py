@@ -40,7 +40,10 @@ def test_a_family_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets", "truthfulqa", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in shown] == ["truthfulqa-mc1", "truthfulqa-mc2"]
-    assert [one["defaults"] for one in shown] == [load_preset(one["name"]).defaults for one in shown]
+    defaults = [dict(load_preset(one["name"]).defaults) for one in shown]
+    scores: list[object] = [{"choice": {"normalize": "sum", "continuation": None, "metrics": [], "ties": "first"}}]
+    scores.append({"mass": {"normalize": "sum"}})
+    assert [one["defaults"] for one in shown] == [d | {"score": s} for d, s in zip(defaults, scores, strict=True)]
     assert main(["presets", "--json"]) == 0
     assert all("defaults" not in one for one in json.loads(capsys.readouterr().out))
 

@@ -48,7 +48,7 @@ def _presets(name: str | None, *, as_json: bool) -> str:
     if as_json:
         listed: list[dict[str, Any]] = [
             {"name": preset.name, "description": preset.description, "source": preset.source, "formula": preset.formula}
-            | ({"defaults": preset.defaults} if name is not None else {})
+            | ({"defaults": _applied(preset)} if name is not None else {})
             for preset in presets
         ]
         return json.dumps(listed, indent=2) + "\n"
@@ -63,6 +63,25 @@ def _presets(name: str | None, *, as_json: bool) -> str:
             rows += [(preset.name, preset.description) for preset in members]
     width = max(len(left) for left, _ in rows)
     return "".join(f"{left:<{width}}  {right}\n" for left, right in rows)
+
+
+def _applied(preset: Any) -> dict[str, Any]:
+    """The defaults with every setting of the scorer that applies, whether the preset says it or it is the scorer's."""
+    from pydantic import TypeAdapter
+
+    from pytest_llmeval.suites.format.score_settings import ScoreSettings, SeveralSettings
+    from pytest_llmeval.suites.format.score_settings.scorer_settings import AS_THEY_APPLY
+
+    def scorer(written: Any) -> Any:
+        settings: Any = TypeAdapter(ScoreSettings).validate_python(written)
+        if isinstance(settings, SeveralSettings):
+            own = written["several"]
+            parts = {name: {**part, "score": scorer(part["score"])} for name, part in own["scorers"].items()}
+            return {"several": {**own, "scorers": parts, "decides": settings.deciding}}
+        shown = settings.model_dump(mode="json", exclude={"kind"}, context=AS_THEY_APPLY)
+        return {settings.kind: shown} if shown else settings.kind
+
+    return {**preset.defaults, "score": scorer(preset.defaults["score"])}
 
 
 def _described(preset: Any) -> str:
@@ -87,5 +106,5 @@ def _described(preset: Any) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    defaults = yaml.dump(dict(preset.defaults), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    defaults = yaml.dump(_applied(preset), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     return f"{head}\nuse:\n{textwrap.indent(use, '  ')}\ndefaults:\n{textwrap.indent(defaults, '  ')}"

@@ -26,6 +26,7 @@ from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.metric_forms import metric_limits
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
+from pytest_llmeval.suites.format.score_settings.scorer_settings import AS_THEY_APPLY
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.score_files import ScoreFiles
@@ -261,9 +262,12 @@ class Evaluation:
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """What the suite says of how replies are judged, but for the scorer's name."""
+        """How replies are judged, but for the scorer's name: every setting as it applies."""
+        return self._settings(AS_THEY_APPLY)
+
+    def _settings(self, context: dict[str, str] | None = None) -> dict[str, JSON]:
         spec = self.suite.spec
-        settings: dict[str, JSON] = self._score.model_dump(mode="json", exclude={"kind"})
+        settings: dict[str, JSON] = self._score.model_dump(mode="json", exclude={"kind"}, context=context)
         if spec.filters:
             settings["filters"] = [step.model_dump(mode="json") for step in spec.filters]
         if spec.epochs is not None:
@@ -273,7 +277,7 @@ class Evaluation:
     def _described(self) -> list[JSON]:
         """All that decides how a reply is judged."""
         kind = self.suite.spec.score.kind
-        described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self.settings}]
+        described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self._settings()}]
         with self._located():
             versions = self.scorer.versions()
         return described if versions == described[:2] else [*described, versions]

@@ -70,6 +70,13 @@ def test_other_settings_of_the_scorer_are_named() -> None:
     assert "the scorer (normalize: 'token' -> 'sum'); 1 sample is changed ('0')" in the_one(before, after).reason
 
 
+def test_settings_that_an_older_report_leaves_out_are_not_said_to_have_changed() -> None:
+    before = ran([True], scorer="yes_no", settings={"by": "generation"})
+    now = {"by": "loglikelihood", "tie_is_no": False}
+    after = ran([True], scorer="yes_no", settings=now, fingerprint="other", changed=("0",))
+    assert "the scorer (by: 'generation' -> 'loglikelihood'); 1 sample" in the_one(before, after).reason
+
+
 def test_what_differs_can_lie_outside_of_the_samples() -> None:
     assert "and others, or the categories, differ" in the_one(ran([True]), ran([True], fingerprint="other")).reason
 

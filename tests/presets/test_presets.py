@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pytest_llmeval.cli import main
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.format.schema import SuiteSpec
@@ -61,6 +62,86 @@ score: {choice: {normalize: byte}}
     assert suite.spec.prompt.template.startswith("Question:")
     assert suite.samples[0].variables["extra"] == " WHERE WOULD YOU FIND A PILLOW?"
     assert suite.spec.score.model_dump()["normalize"] == "byte"
+
+
+_MCQ = {"rule": "first_upper", "exclude_types": ("negation",), "labels": "upper", "shuffle": True}
+
+
+@pytest.mark.parametrize(
+    ("preset", "own", "kind", "expected"),
+    [
+        ("chronologic-mcq", {"letter": {"exclude_types": []}}, "letter", _MCQ | {"exclude_types": ()}),
+        ("chronologic-mcq", {"letter": {"shuffle": False}}, "letter", _MCQ | {"shuffle": False}),
+        ("chronologic-mcq", {"letter": {"rule": "stated"}}, "letter", _MCQ | {"rule": "stated"}),
+        ("chronologic-mcq", {"letter": None}, "letter", _MCQ),
+        ("chronologic-mcq", "letter", "letter", _MCQ),
+        ("chronologic-mcq", "choice", "choice", {"normalize": "token", "ties": "share"}),
+        ("chronologic-mcq", {"mass": {"normalize": "char"}}, "mass", {"normalize": "char"}),
+        ("arc-easy", {"choice": {"normalize": "byte"}}, "choice", {"normalize": "byte", "ties": "first"}),
+        ("boolq", "yes_no", "yes_no", {"by": "generation", "rule": "prefix"}),
+        ("boolq", {"yes_no": {"by": "loglikelihood"}}, "yes_no", {"by": "loglikelihood", "tie_is_no": False}),
+        ("winogrande", {"choice": {"continuation": None}}, "choice", {"continuation": None, "normalize": "sum"}),
+        ("csqa-text", {"choice": {"normalize": "char"}}, "choice", {"normalize": "char", "ties": "share"}),
+    ],
+)
+def test_settings_of_the_presets_scorer_that_the_suite_does_not_give_stay(
+    preset: str, own: Any, kind: str, expected: dict[str, Any]
+) -> None:
+    value, _ = with_preset({"suite": "s", "preset": preset, "score": own})
+    score = SuiteSpec.model_validate(value).score
+    assert score.kind == kind
+    assert {key: getattr(score, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("preset", ["gsm8k", "math-minerva"])
+def test_several_scorers_of_a_preset_stay_where_another_decides(preset: str) -> None:
+    scorers = load_preset(preset).defaults["score"]["several"]["scorers"]
+    last = list(scorers)[-1]
+    value, _ = with_preset({"suite": "s", "preset": preset, "score": {"several": {"decides": last}}})
+    assert value["score"] == {"several": {"scorers": scorers, "decides": last}}
+
+
+@pytest.mark.parametrize("preset", list(all_presets()), ids=lambda preset: preset.name)
+def test_a_preset_shows_its_scorer_with_all_that_applies_as_a_suite_can_write_it(
+    preset: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["presets", preset.name]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out.partition("\ndefaults:\n")[2])
+    written, _ = with_preset({"suite": "s", "preset": preset.name})
+    assert SuiteSpec.model_validate(written | shown).score == SuiteSpec.model_validate(written).score
+    assert {key: part for key, part in shown.items() if key != "score"} == json.loads(
+        json.dumps({key: part for key, part in preset.defaults.items() if key != "score"})
+    )
+
+
+def test_a_setting_of_the_suite_that_contradicts_the_presets_says_what_to_write(load: Load) -> None:
+    text = "suite: s\npreset: chronologic-mcq\nsamples: [{id: a}]\nscore: {letter: {labels: lower}}\n"
+    with pytest.raises(SuiteError, match=r"s\.yaml:4: score\.letter: rule first_upper .* found labels 'lower'; "):
+        load(text)
+    text = "suite: s\npreset: chronologic-mcq\nsamples: [{id: a}]\nscore: {letter: {3: lower}}\n"
+    with pytest.raises(SuiteError, match=r"s\.yaml:4: .*3"):
+        load(text)
+
+
+def test_an_override_of_one_setting_keeps_the_presets_too(load: Load) -> None:
+    text = "suite: s\npreset: chronologic-mcq\ndataset: {path: rows.jsonl}\nscore: letter\n"
+    for override in ("s: score.letter.exclude_types=[]", "s: score={letter: {exclude_types: []}}"):
+        suite = load(text, {"rows.jsonl": rows.EVENTS}, override)
+        assert suite.spec.score.model_dump(include={"exclude_types"}) == {"exclude_types": ()}
+        assert getattr(suite.spec.score, "rule", None) == "first_upper"
+
+
+def test_the_report_shows_settings_as_they_apply_and_fingerprints_stay(load: Load) -> None:
+    def evaluation(score: str) -> Evaluation:
+        text = f"suite: s\npreset: boolq\ndataset: {{path: rows.jsonl}}\nscore: {score}\n"
+        return Evaluation(load(text, {"rows.jsonl": rows.BOOLQ}))
+
+    preset = evaluation("yes_no")
+    assert preset.settings == {"by": "generation", "rule": "prefix"}
+    assert evaluation("{yes_no: {by: loglikelihood}}").settings == {"by": "loglikelihood", "tie_is_no": False}
+    written = evaluation("{yes_no: {by: generation, rule: prefix, tie_is_no: false}}")
+    assert written.fingerprints() == preset.fingerprints()
+    assert evaluation("{yes_no: {rule: word}}").fingerprints() != preset.fingerprints()
 
 
 def test_a_source_of_the_suite_replaces_the_presets(load: Load) -> None:

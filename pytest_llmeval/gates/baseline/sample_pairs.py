@@ -313,12 +313,11 @@ def _parts_that_differ(before: SuiteInfo, after: SuiteInfo) -> list[str]:
 def _scorer_change(before: SuiteInfo, after: SuiteInfo) -> str:
     if before.scorer != after.scorer:
         return f"{_named(before.scorer)} -> {_named(after.scorer)}"
-    keys = dict.fromkeys((*before.settings, *after.settings))
-    return ", ".join(
-        f"{key}: {_setting(before.settings, key)} -> {_setting(after.settings, key)}"
-        for key in keys
-        if before.settings.get(key) != after.settings.get(key)
-    )
+    then, now = before.settings, after.settings
+    changed = [key for key in dict.fromkeys((*then, *now)) if then.get(key) != now.get(key)]
+    # Reports of schema 2 leave out some settings that are defaults.
+    changed = [key for key in changed if key in then and key in now] or changed
+    return ", ".join(f"{key}: {_setting(then, key)} -> {_setting(now, key)}" for key in changed)
 
 
 def _setting(settings: Mapping[str, JSON], key: str) -> str:

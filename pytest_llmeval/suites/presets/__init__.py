@@ -39,6 +39,9 @@ _OF_SAMPLER = ("spare", "seed")
 _OF_EXAMPLES = ("revision", "config")
 """What a suite says of the hub data set, and what then holds for the examples of the same data set."""
 
+_DEPENDENT = {("yes_no", "by"): ("rule", "tie_is_no")}
+"""By a scorer and its setting, what a preset says for one value of it and what has no meaning for the other."""
+
 _NEW_SOURCE = ("path", "samples", "hub")
 _OF_HUB = ("hub", "config", "split", "revision", "streaming")
 _OF_FILES = {"key": (".json",), "columns": (".csv", ".tsv")}
@@ -186,10 +189,31 @@ def _merged(defaults: dict[str, Any], own: dict[str, Any], at: Keys, *, is_varia
         if own.get("sampler") not in (None, defaults.get("sampler")):
             defaults = {key: part for key, part in defaults.items() if key not in _OF_SAMPLER}
     merged = {**defaults, **own}
+    if "score" in own and "score" in defaults and not at and not is_variant:
+        merged["score"] = _merged_score(defaults["score"], own["score"])
     for key, part in own.items():
         if (*at, key) in _MERGED and isinstance(part, dict) and isinstance(defaults.get(key), dict):
             merged[key] = _merged(defaults[key], part, (*at, key), is_variant=is_variant)
     return merged
+
+
+def _merged_score(defaults: JSON, own: JSON) -> JSON:
+    """The suite's scorer, with those settings of the preset's, if it is the same, that the suite does not give."""
+    (name, presets), (own_name, given) = _named_scorer(defaults), _named_scorer(own)
+    if name is None or name != own_name or not isinstance(presets, dict) or not isinstance(given, dict):
+        return own
+    dropped = [key for setting in given for key in _DEPENDENT.get((name, setting), ())]
+    return {name: {**{key: part for key, part in presets.items() if key not in dropped}, **given}}
+
+
+def _named_scorer(score: JSON) -> tuple[str | None, JSON]:
+    """The name of a scorer, None where that is wrong, and its settings."""
+    if isinstance(score, str):
+        return score, {}
+    if isinstance(score, dict) and len(score) == 1:
+        ((name, settings),) = score.items()
+        return name, {} if settings is None else settings
+    return None, None
 
 
 def _holds_for(key: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:

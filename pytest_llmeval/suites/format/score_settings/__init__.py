@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
@@ -63,13 +63,13 @@ OneOf: TypeAlias = (
 """Settings of any one scorer: what stands here can stand in a suite, in this order in its schema."""
 
 
-ONE_SCORER: dict[str, type[Spec]] = {
+ONE_SCORER: dict[str, type[ScorerSettings]] = {
     str(model.model_fields["kind"].default): model for model in get_args(OneOf) if model is not CustomSettings
 }
 """Names of the scorers that stand alone, and the models of their settings."""
 
 
-def _named_settings(value: object, scorers: dict[str, type[Spec]], info: ValidationInfo) -> object:
+def _named_settings(value: object, scorers: Mapping[str, type[ScorerSettings]], info: ValidationInfo) -> object:
     """``letter`` and ``{letter: {labels: lower}}`` as ``{kind: letter, labels: lower}``.
 
     Names that are registered from Python stand in the validation's context under ``scorers``.
@@ -147,7 +147,7 @@ class SeveralSettings(ScorerSettings):
         return self
 
 
-SCORERS: dict[str, type[Spec]] = {**ONE_SCORER, "several": SeveralSettings}
+SCORERS: dict[str, type[ScorerSettings]] = {**ONE_SCORER, "several": SeveralSettings}
 """Names of the scorers, and the models of their settings."""
 
 ScoreSettings: TypeAlias = Annotated[

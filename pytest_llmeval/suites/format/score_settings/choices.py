@@ -87,7 +87,8 @@ class ChoiceSettings(ScorerSettings):
             found = "normalize 'pmi'" if self.normalize == "pmi" else "the metric accuracy_pmi"
             raise refuse(
                 f"score.choice: found a continuation with {found}, which asks how likely an option is without a "
-                "prompt; with a continuation the options are prompts themselves: remove one of the two"
+                "prompt; with a continuation the options are prompts themselves: remove one of the two (write "
+                "continuation: null where a preset has it)"
             )
         return self
 
@@ -136,8 +137,8 @@ class LetterSettings(ScorerSettings):
     def _the_first_upper_case_letter_is_a_label(self) -> LetterSettings:
         if self.rule == "first_upper" and self.labels != "upper":
             raise refuse(
-                f"score.letter: rule first_upper reads upper-case letters, found labels {self.labels!r}; remove one of "
-                "the two"
+                f"score.letter: rule first_upper reads upper-case letters, found labels {self.labels!r}; write labels: "
+                "upper, or rule: stated"
             )
         return self
 
@@ -190,8 +191,12 @@ class YesNoSettings(ScorerSettings):
     @property
     def unsaid(self) -> tuple[str, ...]:
         """What was so before there were rules."""
-        has_rule = self.rule != "prefix" and self.by == "generation"
-        return (*(() if has_rule else ("rule",)), *(("tie_is_no",) if self.by == "generation" else ()))
+        return ("rule",) if self.rule == "prefix" else ()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """A rule reads replies, which do not tie."""
+        return ("tie_is_no",) if self.by == "generation" else ("rule",)
 
 
 class PerplexitySettings(ScorerSettings):

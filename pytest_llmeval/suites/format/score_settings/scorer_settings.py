@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.format.spec import Spec
 from pytest_llmeval.text.wording import Keys
 
-__all__ = ["FileReader", "ScorerSettings"]
+__all__ = ["AS_THEY_APPLY", "FileReader", "ScorerSettings"]
 
 _T = TypeVar("_T")
+
+AS_THEY_APPLY = {"settings": "as they apply"}
+"""The context of ``model_dump`` that gives every setting that decides something, its default where none was given."""
 
 
 class FileReader(Protocol):
@@ -51,10 +54,17 @@ class ScorerSettings(Spec):
         """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
         return ()
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Keys that decide nothing beside the values of the others."""
+        return ()
+
     @model_serializer(mode="wrap")
-    def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _dumped(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Return what fingerprints hash; with ``AS_THEY_APPLY`` as the context, what readers of a report see."""
         values: dict[str, Any] = handler(self)
-        return {key.rstrip("_"): value for key, value in values.items() if key not in self.unsaid}
+        left_out = self.unused if info.context is AS_THEY_APPLY else (*self.unused, *self.unsaid)
+        return {key.rstrip("_"): value for key, value in values.items() if key not in left_out}
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
