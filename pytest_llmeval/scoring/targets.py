@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
+from pytest_llmeval.text.characters import plain_characters
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, Sample
 
@@ -97,6 +98,8 @@ def _right_choice(target: JSON, choices: Sequence[str]) -> int:
 def _choice_of_text(target: str, choices: Sequence[str]) -> int:
     stripped = [choice.strip() for choice in choices]
     text = target.strip()
+    if text not in stripped:
+        text, stripped = plain_characters(text), [plain_characters(choice) for choice in stripped]
     count = stripped.count(text)
     if count == 1:
         return stripped.index(text)

@@ -247,7 +247,15 @@ STATED: list[tuple[str, LabelStyle, int, str | None]] = [
     ("12", "digit", 4, None),
     ("02", "digit", 4, None),
     ("1" * 100_000, "digit", 4, None),
-    ("٢", "digit", 4, None),
+    # letters and digits of other forms
+    ("٢", "digit", 4, "2"),
+    ("२) Paris", "digit", 4, "2"),
+    ("Ｂ", "upper", 4, "B"),
+    ("答案：Ｂ", "upper", 4, "B"),
+    ("答案是（Ｃ）。", "upper", 4, "C"),
+    ("Ａ ｄｏｇ", "upper", 4, None),
+    ("The answer is 𝐁.", "upper", 4, "B"),
+    ("ｂ", "lower", 4, "b"),
 ]
 
 
@@ -345,7 +353,7 @@ def test_the_rule_for_upper_case_letters_takes_no_other_labels() -> None:
 
 def test_what_the_rule_of_old_says_has_the_fingerprint_of_old() -> None:
     old, new = LetterSettings(rule="first_upper"), LetterSettings()
-    assert (LetterScorer(old).version, LetterScorer(new).version) == (1, 2)
+    assert (LetterScorer(old).version, LetterScorer(new).version) == (1, 3)
     assert "rule" not in old.model_dump()
     assert new.model_dump()["rule"] == "stated"
 

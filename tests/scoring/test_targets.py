@@ -30,6 +30,12 @@ def test_text_of_a_choice_goes_before_its_reading_as_a_number() -> None:
     assert right_choices(a_sample(1, ["1", "2"])) == (1,)
 
 
+def test_letters_and_digits_of_other_forms_name_a_choice_too() -> None:
+    assert right_choices(a_sample("Ｂ", ["A", "B"])) == (1,)
+    assert right_choices(a_sample("٢", ["1", "2"])) == (1,)
+    assert right_choices(a_sample("Ｂ", ["B", "Ｂ"])) == (1,)
+
+
 def test_equal_choices_are_fine_for_an_index() -> None:
     assert right_choices(a_sample(2, ["a", "b", "a"])) == (2,)
 

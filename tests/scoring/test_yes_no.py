@@ -76,6 +76,8 @@ def test_by_prefix_the_first_three_characters_decide(reply: str, answer: str | N
         ("It is no longer so", None),
         ("not known.\n\nThere is no known answer to this question.", None),
         ("\ud800yes", "yes"),
+        ("Ｙｅｓ", "yes"),
+        ("答案：ｎｏ", "no"),
         # quotes and Markdown around it do not matter
         ('"Yes".', "yes"),
         ("'yes'", "yes"),
@@ -160,13 +162,13 @@ def test_what_the_rule_of_old_says_has_the_fingerprint_of_old() -> None:
     assert YesNoScorer(by_loglikelihood).version == 2, "a tie was no in version 1"
     assert not {"rule", "tie_is_no"} & old.model_dump().keys()
     assert "rule" not in by_loglikelihood.model_dump()
-    assert BY_GENERATION.version == 2
+    assert BY_GENERATION.version == 3
     assert YesNoSettings().model_dump()["rule"] == "word"
 
 
 @pytest.mark.parametrize(
     ("target", "answer"),
-    [(True, "yes"), (False, "no"), ("yes", "yes"), (" No ", "no"), ("TRUE", "yes"), ("False", "no")],
+    [(True, "yes"), (False, "no"), ("yes", "yes"), (" No ", "no"), ("TRUE", "yes"), ("False", "no"), ("ｙｅｓ", "yes")],
 )
 def test_targets(target: Any, answer: str) -> None:
     presented = BY_GENERATION.present(a_sample(target))

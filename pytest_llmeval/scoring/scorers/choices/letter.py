@@ -53,8 +53,8 @@ class LetterScorer(SettingsScorer[LetterSettings]):
 
     @property
     def version(self) -> int:
-        """1 is the rule ``first_upper``, which was the only one."""
-        return 1 if self.settings.rule == "first_upper" else 2
+        """1 is the rule ``first_upper``, which was the only one; 3 knows full-width letters."""
+        return 1 if self.settings.rule == "first_upper" else 3
 
     metrics = ("accuracy", "skill", "no_answer")
     default_template = _TEMPLATE

@@ -23,6 +23,7 @@ from typing import Literal, TypeAlias
 import regex
 
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
+from pytest_llmeval.text.characters import plain_characters
 
 __all__ = ["LabelStyle", "stated_label"]
 
@@ -60,6 +61,7 @@ def stated_label(text: str, labels: Sequence[str], options: Sequence[str] = ()) 
 
     ``options`` are the texts that the labels stand for.
     """
+    text, options = plain_characters(text), [plain_characters(option) for option in options]
     texts = {label: option.strip() for label, option in zip(labels, options, strict=False)}
     reader = _Reader(_token(max(map(len, labels))), {label.casefold(): label for label in labels}, labels[:2], texts)
     return stated_answer(reader.without(options, text), reader.at_start, reader.among)

@@ -25,6 +25,7 @@ from pytest_llmeval.scoring.scorers.responses import (
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
+from pytest_llmeval.text.characters import plain_characters
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
 
 __all__ = ["YesNoScorer", "prefix_answer", "stated_yes_or_no"]
@@ -77,7 +78,7 @@ def stated_yes_or_no(text: str) -> Answer | None:
     No counts at the start, where no noun follows it ("No it is not", and "No evidence supports this" says nothing), or
     where it ends a clause: "most likely No." is no, and "there is no evidence" nothing.
     """
-    return stated_answer(text, _at_start, _among)
+    return stated_answer(plain_characters(text), _at_start, _among)
 
 
 def _at_start(text: str) -> Answer | None:
@@ -98,8 +99,10 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
 
     @property
     def version(self) -> int:
-        """2 reads words in a reply; by log-likelihood it shares the credit of a tie."""
-        return 2 if self.settings.by == "loglikelihood" or self.settings.rule == "word" else 1
+        """2 reads words in a reply, 3 also full-width ones; by log-likelihood 2 shares the credit of a tie."""
+        if self.settings.by == "loglikelihood":
+            return 2
+        return 3 if self.settings.rule == "word" else 1
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -115,7 +118,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         if isinstance(target, bool):
             answer = "yes" if target else "no"
         elif isinstance(target, str):
-            answer = _TARGETS.get(target.strip().lower())
+            answer = _TARGETS.get(plain_characters(target).strip().lower())
         if answer is None:
             found = "the sample has no target" if target is None else f"target {quote(target)} is neither yes nor no"
             raise ValueError(f"{found}; expected yes, no, true or false")
