@@ -21,6 +21,7 @@ import yaml
 from pytest_llmeval.cli import main
 from pytest_llmeval.plugin.options.table import OPTIONS
 from pytest_llmeval.suites.format.json_schema import json_schema
+from tests.plugin.judge_for_tests import form_of
 from tests.servers.stub import StubServer
 from tests.suites.hub_cache import as_parquet, cache_files, configs_card
 from tests.support import REPOSITORY
@@ -94,7 +95,7 @@ def embed(texts):
 
 def verdict(body: dict[str, Any]) -> str:
     """What a judge that likes everything says, in the form that it is shown."""
-    form = json.loads(body["messages"][0]["content"].rpartition("\n")[2])
+    form = form_of(body["messages"][0]["content"])
     if "claims" in form:
         return '{"claims": ["It is so."]}'
     if "supported" in form or "relevant" in form:

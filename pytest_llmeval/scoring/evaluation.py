@@ -19,6 +19,7 @@ from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finish
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
 from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
 from pytest_llmeval.scoring.judge.people import human_value, people_metrics, with_people
+from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION
 from pytest_llmeval.scoring.kept_replies import kept_of_replies
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.metrics.definitions import split_name
@@ -26,6 +27,7 @@ from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.metric_forms import metric_limits
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
+from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
 from pytest_llmeval.suites.format.score_settings.scorer_settings import AS_THEY_APPLY
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.mapping import unusable_character
@@ -241,7 +243,8 @@ class Evaluation:
 
     def fingerprint_parts(self) -> dict[str, str]:
         """Hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
-        return fingerprint_parts(self.suite, self._described())
+        asks = any(isinstance(one, JudgedSettings) and one.asks_judge for one, _ in self._score.each())
+        return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

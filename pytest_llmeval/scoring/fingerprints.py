@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 
+from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import JSON, Sample
@@ -17,8 +18,9 @@ _WHERE = frozenset(("samples", "path", "format", "key", "columns", "hub", "confi
 """Where examples come from: the same ones in another file are the same."""
 
 
-def fingerprint_parts(suite: Suite, scorer: JSON) -> dict[str, str]:
-    """Hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged.
+def fingerprint_parts(suite: Suite, scorer: JSON, judge_prompt: JSON = None) -> dict[str, str]:
+    """Hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged,
+    ``judge_prompt`` in which words a judge is asked, None where none is.
 
     ``questions``: the samples with their categories, by id, whatever their order. ``prompt``: the settings of the
     prompt and of what is generated. ``fewshot``: the settings of examples, and the examples; empty where a prompt shows
@@ -31,12 +33,13 @@ def fingerprint_parts(suite: Suite, scorer: JSON) -> dict[str, str]:
     if spec.dataset is not None:
         own = {name: rule for name, rule in spec.dataset.fields.items() if name not in (*FIELDS, CLUSTER)}
         prompt["variables"] = own
-    return {
+    parts = {
         "questions": _hash(_encode([sample.id, sample.category, *_content(sample)]) for sample in questions),
         "prompt": _hash([json.dumps([prompt, spec.generate.model_dump(mode="json")])]),
         "fewshot": _fewshot(suite),
         "scorer": _hash([json.dumps(scorer)]),
     }
+    return parts if judge_prompt is None else {**parts, JUDGE_PROMPT: _hash([json.dumps(judge_prompt)])}
 
 
 def _fewshot(suite: Suite) -> str:

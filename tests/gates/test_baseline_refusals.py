@@ -77,6 +77,15 @@ def test_settings_that_an_older_report_leaves_out_are_not_said_to_have_changed()
     assert "the scorer (by: 'generation' -> 'loglikelihood'); 1 sample" in the_one(before, after).reason
 
 
+@pytest.mark.parametrize("before", [{}, {"judge_prompt": "1"}], ids=["of an older version", "of another version"])
+def test_other_words_for_the_judge_are_named(before: dict[str, str]) -> None:
+    """A report of a version that asked in the first words does not say which these were."""
+    old = ran([True], scorer="rubric", fingerprint_parts={"questions": "1", "scorer": "1", **before})
+    parts = {"questions": "1", "scorer": "2", "judge_prompt": "2"}
+    new = ran([True], scorer="rubric", fingerprint_parts=parts, fingerprint="other", changed=("0",))
+    assert "baseline's: the scorer (the prompt of its judge changed); 1 sample is changed" in the_one(old, new).reason
+
+
 def test_what_differs_can_lie_outside_of_the_samples() -> None:
     assert "and others, or the categories, differ" in the_one(ran([True]), ran([True], fingerprint="other")).reason
 

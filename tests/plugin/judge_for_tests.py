@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["JUDGED_SUITE", "asked", "records_of", "report_of", "write_judge"]
+__all__ = ["FORM_OF", "JUDGED_SUITE", "asked", "form_of", "records_of", "report_of", "write_judge"]
+
+
+def form_of(system: str) -> Any:
+    """The form that a judge is shown, filled in with the best verdict."""
+    form = system.rpartition("\n")[2].replace('"<text>"', '"why"').replace(", ...]", "]")
+    form = form.replace("<true or false>", "true")
+    return json.loads(re.sub("<[^<>]*(?: or | to )([^<>]*)>", r"\1", form))
+
+
+FORM_OF = f"import json\nimport re\nfrom typing import Any\n\n\n{inspect.getsource(form_of)}"
+"""The same as the beginning of a module."""
 
 _JUDGE = '''
-"""Good replies hold the word good. Other words make it fail."""
+# Good replies hold the word good. Other words make it fail.
 
-import json
 import os
 from pathlib import Path
 
@@ -26,10 +38,6 @@ HERE = Path(__file__).parent
 def log(name, texts):
     with HERE.joinpath("asked.jsonl").open("a") as file:
         file.write(json.dumps({"name": name, "texts": texts, "pid": os.getpid()}) + "\\n")
-
-
-def form_of(system):
-    return json.loads(system.rpartition("\\n")[2])
 
 
 def material(user):
@@ -114,7 +122,7 @@ samples:
 
 def write_judge(pytester: pytest.Pytester) -> None:
     """The module ``my_judge``: ``Judge``, ``Writer``, ``by_function``, ``Unloadable``."""
-    pytester.makepyfile(my_judge=_JUDGE)
+    pytester.makepyfile(my_judge=FORM_OF + _JUDGE)
 
 
 def asked(folder: Path, name: str = "judge") -> list[list[str]]:

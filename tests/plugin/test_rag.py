@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.judge_for_tests import asked, records_of, report_of
+from tests.plugin.judge_for_tests import FORM_OF, asked, records_of, report_of
 
 JUDGE, EMBEDDER = "--llm-judge=python:my_rag:Judge", "--llm-embedder=python:my_rag:Embedder"
 REPORT = "--llm-report=report.json"
 ALONE = ("-p", "no:xdist")
 
-_MODULE = '''
-"""Sentences are claims; a context supports a claim that stands in it, and is relevant if it has the letter x."""
+_MODULE = """
+# Sentences are claims; a context supports a claim that stands in it, and is relevant if it has the letter x.
 
-import json
-import re
 from pathlib import Path
 
 from pytest_llmeval.errors import RequestError
@@ -33,7 +31,7 @@ def log(name, texts):
 
 
 def verdict(system, user):
-    form, parts = json.loads(system.rpartition("\\n")[2]), dict(PART.findall(user))
+    form, parts = form_of(system), dict(PART.findall(user))
     if "claims" in form:
         return {"claims": [claim for claim in parts["Answer"].split(". ") if claim]}
     if "supported" in form:
@@ -75,7 +73,7 @@ def pipeline(prompt):
 
 def forgetful(prompt):
     return "red"
-'''
+"""
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -97,7 +95,7 @@ def suite(rows: list[dict[str, Any]], score: str = "rag", more: str = "") -> str
 
 @pytest.fixture
 def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
-    llm_pytester.makepyfile(my_rag=_MODULE)
+    llm_pytester.makepyfile(my_rag=FORM_OF + _MODULE)
     llm_pytester.makefile(".yaml", rag=suite(ROWS))
     return llm_pytester
 

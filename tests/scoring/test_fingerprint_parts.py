@@ -123,6 +123,33 @@ def test_the_forms_of_the_parts(tmp_path: Path) -> None:
     assert parts_of(tmp_path, {("prompt",): {"template": "{{ ask }}"}})[1]["fewshot"] == ""
 
 
+JUDGED: dict[str, tuple[Any, bool]] = {
+    "a judge": ({"rubric": {"criteria": {"kind": "Is it kind?"}}}, True),
+    "a judge among several scorers": (
+        {"several": {"scorers": {"one": {"score": "exact"}, "two": {"score": {"equivalence": {}}}}}},
+        True,
+    ),
+    "recorded verdicts": ({"pairwise": {"against": "note", "recorded": ["first", "second"]}}, False),
+}
+
+
+@pytest.mark.parametrize(("score", "asks"), JUDGED.values(), ids=JUDGED.keys())
+def test_the_words_in_which_a_judge_is_asked_are_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, score: Any, asks: bool
+) -> None:
+    """Where they change, so does the fingerprint; where nobody is asked, neither does."""
+    fields = {"question": "ask", "target": "note", "response": "note"}
+    changes: Changes = {("score",): score, ("dataset", "fields"): fields, ("prompt",): {"template": "{{ ask }}"}}
+    rows = [{**row, "first": "reply", "second": "reply"} for row in ROWS]
+    suite, before = parts_of(tmp_path, changes, rows=rows)
+    assert ("judge_prompt" in before) == asks
+    for module in ("pytest_llmeval.scoring.evaluation", "pytest_llmeval.scoring.judge.judged_scorer"):
+        monkeypatch.setattr(f"{module}.PROMPT_VERSION", 1000)
+    other, after = parts_of(tmp_path, changes, rows=rows)
+    assert (suite != other) == asks
+    assert {name for name in before if before[name] != after[name]} == ({"scorer", "judge_prompt"} if asks else set())
+
+
 @pytest.mark.parametrize("sampler", ["seeded", "first_n", "lm_eval"])
 def test_examples_from_the_data_set_itself(tmp_path: Path, sampler: str) -> None:
     changes: Changes = {("prompt", "fewshot"): {"count": 2, "sampler": sampler}}

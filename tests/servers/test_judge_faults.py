@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.judge_for_tests import records_of, report_of
+from tests.plugin.judge_for_tests import form_of, records_of, report_of
 from tests.servers.stub import StubServer
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
@@ -52,7 +52,7 @@ def verdict(body: dict[str, Any]) -> dict[str, Any]:
     """What a judge without faults says: the form that is asked for, filled in."""
     system, user = (turn["content"] for turn in body["messages"])
     is_good = GOOD in user.rpartition("Reply:\n")[2]
-    form: dict[str, Any] = json.loads(system.rpartition("\n")[2])
+    form: dict[str, Any] = form_of(system)
     if "claims" in form:
         return {"claims": [user.rpartition("Answer:\n")[2]]}
     if "reason" in form:  # and one more: equivalent, supported, relevant

@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
-from pytest_llmeval.scoring.metrics.judged import HUMAN
+from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Status
@@ -299,7 +299,11 @@ def _what_differs(
 
 def _parts_that_differ(before: SuiteInfo, after: SuiteInfo) -> list[str]:
     then, now = before.fingerprint_parts, after.fingerprint_parts
-    names = [name for name in (*_PARTS, *now) if name in then and name in now and then[name] != now[name]]
+    names = [
+        name
+        for name in (*_PARTS, *now)
+        if name in then and name in now and then[name] != now[name] and name != JUDGE_PROMPT
+    ]
     scorer = _scorer_change(before, after)
     differing = [
         f"the scorer ({scorer})" if name == "scorer" and scorer else _PARTS.get(name, name)
@@ -315,9 +319,13 @@ def _scorer_change(before: SuiteInfo, after: SuiteInfo) -> str:
         return f"{_named(before.scorer)} -> {_named(after.scorer)}"
     then, now = before.settings, after.settings
     changed = [key for key in dict.fromkeys((*then, *now)) if then.get(key) != now.get(key)]
+    # A report without this part is from before the prompt changed for the first time.
+    prompts = [info.fingerprint_parts.get(JUDGE_PROMPT) for info in (before, after)]
+    notes = ["the prompt of its judge changed"] if prompts[0] != prompts[1] else []
     # Reports of schema 2 leave out some settings that are defaults.
-    changed = [key for key in changed if key in then and key in now] or changed
-    return ", ".join(f"{key}: {_setting(then, key)} -> {_setting(now, key)}" for key in changed)
+    in_both = [key for key in changed if key in then and key in now]
+    shown = in_both if in_both or notes else changed
+    return ", ".join([*(f"{key}: {_setting(then, key)} -> {_setting(now, key)}" for key in shown), *notes])
 
 
 def _setting(settings: Mapping[str, JSON], key: str) -> str:

@@ -202,7 +202,8 @@ class SuiteInfo:
     intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
     what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
-    and ``baseline``, where replies are compared with those of a baseline: which.
+    ``judge_prompt``, where a judge is asked: in which of our words; and ``baseline``, where replies are compared with
+    those of a baseline: which.
     """
 
     name: str

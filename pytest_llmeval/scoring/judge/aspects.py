@@ -65,12 +65,10 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         text, settings = reply(responses), self.settings
         low, high = settings.scale
         task = self.task(presented)
-        form: dict[str, JSON] = {name: {"reason": "…", "score": high} for name in settings.aspects}
         rating = object_schema({**REASON, "score": _whole_numbers(low, high)})
         schema = object_schema(dict.fromkeys(settings.aspects, rating))
         requests = [
-            self.request(presented, task, form, schema, ("Reply", text), number=number)
-            for number in range(settings.n_iter)
+            self.request(presented, task, schema, ("Reply", text), number=number) for number in range(settings.n_iter)
         ]
         found = yield from side_by_side([verdict(request, self._read) for request in requests])
         shown: list[JSON] = [

@@ -23,7 +23,6 @@ __all__ = ["EquivalenceScorer"]
 
 _By: TypeAlias = Literal["exact", "math", "judge"]
 _STEPS: tuple[Normalization, ...] = ("unicode", "lower", "collapse_whitespace")
-_FORM: dict[str, JSON] = {"reason": "…", "equivalent": True}
 _SCHEMA = object_schema({**REASON, "equivalent": {"type": "boolean"}})
 
 
@@ -86,9 +85,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
             return _decided(True, text.strip(), "exact")
         if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
             return _decided(True, answer, "math")
-        found = yield from verdict(
-            self.request(presented, self.task(presented), _FORM, _SCHEMA, ("Reply", text)), _read
-        )
+        found = yield from verdict(self.request(presented, self.task(presented), _SCHEMA, ("Reply", text)), _read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
         shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}
@@ -106,7 +103,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
 
 
 def _read(found: Mapping[str, JSON]) -> _Equivalent:
-    checked_keys(found, tuple(_FORM))
+    checked_keys(found, ("reason", "equivalent"))
     one = reason_in(found)
     if not isinstance(one["equivalent"], bool):
         raise ValueError("equivalent is neither true nor false")

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from pytest_llmeval.scoring.base import AskingScorer, Presented
-from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION, judge_prompt, question_of
+from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION, TEXT, judge_prompt, question_of
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
-from pytest_llmeval.types import JSON, GenerateRequest, Sample
+from pytest_llmeval.types import JSON, GenerateRequest, Role, Sample
 
 __all__ = ["MAX_REPLY", "REASON", "JudgedScorer", "checked_keys", "object_schema", "reason_in"]
 
@@ -29,7 +29,15 @@ class JudgedScorer(AskingScorer[S]):
 
     @property
     def version(self) -> int:
-        return PROMPT_VERSION
+        return PROMPT_VERSION if self.settings.asks_judge else 1
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        return frozenset(("judge",) if self.settings.asks_judge else ())
+
+    @property
+    def is_about_data(self) -> bool:
+        return not self.settings.asks_judge
 
     def present(self, sample: Sample) -> Presented:
         """As other scorers do, but that a sample may have no target. The prompt need not hold the question."""
@@ -43,26 +51,23 @@ class JudgedScorer(AskingScorer[S]):
         self,
         presented: Presented,
         task: str,
-        form: Mapping[str, JSON],
         schema: Mapping[str, JSON],
         *replies: tuple[str, str],
         number: int = 0,
     ) -> GenerateRequest:
         """The request for the verdict of one asking, the ``number``-th of this sample from 0.
 
-        ``form`` is an example of the JSON that is wanted, ``schema`` what it has to follow; ``replies`` are shown under
-        their titles.
+        ``schema`` is what its JSON has to follow; ``replies`` are shown under their titles.
         """
         references = [("Reference answer", text) for text in presented.references]
         shown = [(title, text[:MAX_REPLY]) for title, text in replies]
         parts = [("Question", question_of(presented)), *references, *shown]
-        return self.request_on(parts, task, form, schema, number=number)
+        return self.request_on(parts, task, schema, number=number)
 
     def request_on(
         self,
         parts: Sequence[tuple[str, str]],
         task: str,
-        form: Mapping[str, JSON],
         schema: Mapping[str, JSON],
         *,
         number: int = 0,
@@ -70,7 +75,7 @@ class JudgedScorer(AskingScorer[S]):
         """The same on any material: titles, and what stands under them."""
         settings = self.settings
         return GenerateRequest(
-            judge_prompt(task, form, parts),
+            judge_prompt(task, schema, parts),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=settings.seed + _SEEDS_APART * number,
@@ -101,4 +106,6 @@ def reason_in(found: object) -> Mapping[str, JSON]:
     """A verdict's entry that has to be a mapping with a reason. ``ValueError`` for anything else."""
     if not isinstance(found, dict) or not isinstance(found.get("reason"), str):
         raise ValueError("the verdict has an entry without a reason")
+    if found["reason"].strip() == TEXT:
+        raise ValueError(f"the verdict has an entry whose reason is {TEXT}, copied from the form")
     return found

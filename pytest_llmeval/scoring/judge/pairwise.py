@@ -24,7 +24,7 @@ from pytest_llmeval.scoring.targets import no_column, quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, EarlierReply, Response, Role, Sample, Score
+from pytest_llmeval.types import JSON, EarlierReply, Response, Sample, Score
 
 __all__ = ["PairwiseScorer"]
 
@@ -60,14 +60,6 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
     @property
     def better(self) -> Mapping[str, Better]:
         return {}
-
-    @property
-    def roles(self) -> frozenset[Role]:
-        return frozenset() if self.settings.recorded is not None else frozenset(("judge",))
-
-    @property
-    def is_about_data(self) -> bool:
-        return self.settings.recorded is not None
 
     @property
     def default_prompt(self) -> str:
@@ -139,11 +131,10 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         mine, other = reply(responses), presented.judged_with[_OTHER]
         labels = [*("A", "B"), *(["tie"] if settings.ties else [])]
         task = self.task(presented)
-        form: dict[str, JSON] = {"reason": "…", "better": "A"}
         schema = object_schema({**REASON, "better": {"type": "string", "enum": list(labels)}})
         askings = []
         for number, (one, two) in enumerate(((mine, other), (other, mine))):
-            request = self.request(presented, task, form, schema, ("Reply A", one), ("Reply B", two), number=number)
+            request = self.request(presented, task, schema, ("Reply A", one), ("Reply B", two), number=number)
             askings.append(verdict(request, _Reader(number, tuple(labels))))
         found = yield from side_by_side(askings)
         shown: list[JSON] = [

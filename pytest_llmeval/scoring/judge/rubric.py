@@ -65,7 +65,6 @@ class RubricScorer(PromptedScorer[RubricSettings]):
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a label for each criterion."""
         criteria = self.settings.criteria
-        form: dict[str, JSON] = {name: {"reason": "…", "label": one.grades[-1]} for name, one in criteria.items()}
         schema = object_schema(
             {
                 name: object_schema({**REASON, "label": {"type": _type(one), "enum": list(one.grades)}})
@@ -73,7 +72,7 @@ class RubricScorer(PromptedScorer[RubricSettings]):
             }
         )
         text = reply(responses)
-        request = self.request(presented, self.task(presented), form, schema, ("Reply", text))
+        request = self.request(presented, self.task(presented), schema, ("Reply", text))
         found = yield from verdict(request, self._read)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})

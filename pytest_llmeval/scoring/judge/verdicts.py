@@ -76,7 +76,10 @@ def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -
             break
         replies.append(response)
         try:
-            return Verdict(value=read(json_object(response.text)), problem=None, replies=tuple(replies))
+            value = read(json_object(response.text))
+            if _is_shown(response.text, request):
+                raise ValueError("the verdict stands word for word in what the judge was shown")
+            return Verdict(value=value, problem=None, replies=tuple(replies))
         except ValueError as error:
             problem = str(error)
     return Verdict(value=None, problem=problem, replies=tuple(replies))
@@ -88,6 +91,15 @@ def _again(request: GenerateRequest, number: int) -> GenerateRequest:
     return replace(request, temperature=max(request.temperature, _DRAWN_AT), seed=request.seed + number)
 
 
+def _is_shown(text: str, request: GenerateRequest) -> bool:
+    """Whether the JSON of a verdict stands in the judge's prompt, however it is spaced: it is a copy of an example, or
+    of what the judged reply wants to be said of it.
+    """
+    said = "".join(_unfenced(text).split())
+    turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
+    return any(said in "".join(turn.split()) for turn in turns)
+
+
 def json_object(text: str) -> dict[str, JSON]:
     """The JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say otherwise.
 
@@ -97,10 +109,9 @@ def json_object(text: str) -> dict[str, JSON]:
     text = text.strip()
     if len(text) > _MAX_CHARACTERS:
         raise ValueError(f"the verdict has {len(text):,} characters, expected at most {_MAX_CHARACTERS:,}")
-    fenced = _FENCED.fullmatch(text)
     try:
         found = json.loads(
-            text if fenced is None else fenced[1],
+            _unfenced(text),
             object_pairs_hook=_once,
             parse_constant=_refused,
             parse_int=_whole,
@@ -112,6 +123,11 @@ def json_object(text: str) -> dict[str, JSON]:
     if not isinstance(found, dict):
         raise ValueError("the verdict is not a JSON object")
     return found
+
+
+def _unfenced(text: str) -> str:
+    fenced = _FENCED.fullmatch(text.strip())
+    return text.strip() if fenced is None else fenced[1]
 
 
 def _once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:

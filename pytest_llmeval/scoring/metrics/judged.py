@@ -25,6 +25,7 @@ __all__ = [
     "HUMAN",
     "JUDGE",
     "JUDGED",
+    "JUDGE_PROMPT",
     "MAX_JUDGES",
     "OF_RATED",
     "corrected_formula",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 HUMAN, JUDGE = "human_value", "judge_value"
+JUDGE_PROMPT = "judge_prompt"
+"""The part of a suite's fingerprint that says in which of our words its judge is asked."""
 CORRECTED = "corrected_"
 """What a corrected metric's name begins with."""
 

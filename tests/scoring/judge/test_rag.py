@@ -28,6 +28,7 @@ from pytest_llmeval.types import (
     Sample,
     Score,
 )
+from tests.plugin.judge_for_tests import form_of
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import Embedder, Judge, check_refused, drive, material, no_embedder, scripted
 from tests.suites.conftest import (
@@ -56,7 +57,7 @@ VECTORS = {QUESTION: (1.0, 0.0), QUESTIONS[0]: (2.0, 0.0), QUESTIONS[1]: (3.0, 4
 def parts_of(request: GenerateRequest) -> tuple[dict[str, Any], dict[str, str]]:
     """The form that is wanted, and the material by title."""
     system, user = (turn.content for turn in request.prompt if not isinstance(turn, str))
-    return json.loads(system.rpartition("\n")[2]), dict(material(user))
+    return form_of(system), dict(material(user))
 
 
 def knowing(request: GenerateRequest) -> str:
@@ -553,7 +554,7 @@ def test_what_gives_orders_stands_where_material_stands(order: str) -> None:
 
 
 def knowing_forms(form: Mapping[str, Any]) -> str:
-    """The form, filled in as its example is."""
+    """The form, filled in."""
     return json.dumps(form)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.suites.format.score_settings.judged import RagSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
+from tests.plugin.judge_for_tests import form_of
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import drive
 
@@ -37,7 +38,7 @@ def ours(verdicts: Sequence[bool], *metrics: str, vectors: Sequence[Sequence[flo
 
     def judge(request: GenerateRequest) -> str:
         system = next(turn.content for turn in request.prompt if not isinstance(turn, str))
-        form = json.loads(system.rpartition("\n")[2])
+        form = form_of(system)
         if "claims" in form:
             return json.dumps({"claims": [f"claim {number}" for number in range(len(verdicts))]})
         if "claim_1" in form:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pytest_llmeval.scoring.judge.judged_scorer import REASON, checked_keys, object_schema, reason_in
+from pytest_llmeval.scoring.judge.prompts import TEXT
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -35,12 +36,10 @@ _MAX_CLAIMS = 200
 class Form(Generic[T]):
     """One kind of asking.
 
-    ``example`` is what the judge is shown of the JSON that is wanted, ``schema`` what that has to follow. ``read``
-    raises ``ValueError`` for what it is not.
+    ``schema`` is what the JSON of the verdict has to follow. ``read`` raises ``ValueError`` for what is no verdict.
     """
 
     task: str
-    example: Mapping[str, JSON]
     schema: Mapping[str, JSON]
     read: Callable[[Mapping[str, JSON]], T]
 
@@ -64,7 +63,7 @@ class Question:
 
 def _yes_or_no(task: str, key: str) -> Form[Judged]:
     schema = object_schema({**REASON, key: {"type": "boolean"}})
-    return Form(f"{task} {_REASON_FIRST}", {"reason": "…", key: True}, schema, lambda found: _judged(found, key))
+    return Form(f"{task} {_REASON_FIRST}", schema, lambda found: _judged(found, key))
 
 
 def _judged(found: object, key: str, text: str = "", *others: str) -> Judged:
@@ -108,6 +107,8 @@ def _claims(found: Mapping[str, JSON]) -> list[str]:
 def _text(value: JSON, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{what} is not a text, or is empty")
+    if value.strip() == TEXT:
+        raise ValueError(f"{what} is {TEXT}, copied from the form")
     return value.strip()
 
 
@@ -116,7 +117,6 @@ CLAIMS = Form(
     "itself: write it as a whole sentence, with names in the place of words such as it or there, and add nothing that "
     "the answer does not say. Each claim stands once. What states nothing is no claim: a greeting, a question, an "
     "apology, or that the answer is not known. Where there is no claim, the list is empty.",
-    {"claims": ["…", "…"]},
     object_schema({"claims": {"type": "array", "items": {"type": "string"}}}),
     _claims,
 )
@@ -135,7 +135,6 @@ def questions(count: int) -> Form[list[str]]:
     return Form(
         f"You are shown an answer, and write {what} that it would answer in full, as somebody would ask who does not "
         "know the answer.",
-        dict.fromkeys(names, "…"),
         object_schema({name: {"type": "string"} for name in names}),
         read,
     )
@@ -155,7 +154,6 @@ COMMITTED_QUESTION = Form(
     "You are shown an answer, and write one question that it would answer in full, as somebody would ask who does not "
     "know the answer. You also say whether the answer is noncommittal: whether it is evasive or vague, such as “I do "
     "not know”, and answers nothing.",
-    {"question": "…", "noncommittal": False},
     object_schema({"question": {"type": "string"}, "noncommittal": {"type": "boolean"}}),
     _committed,
 )
@@ -173,7 +171,6 @@ def supported_together(count: int) -> Form[list[Judged]]:
     entry = object_schema({**REASON, "supported": {"type": "boolean"}})
     return Form(
         f"You decide of each of some claims whether a context supports it. {_SUPPORT} For each claim {_REASON_LOWER}",
-        {name: {"reason": "…", "supported": True} for name in names},
         object_schema(dict.fromkeys(names, entry)),
         read,
     )
@@ -198,7 +195,6 @@ ATTRIBUTED_SENTENCES = Form(
     "You take an answer to a question apart into its sentences, each of which stands once, and decide of each whether "
     f"it can be attributed to a context: whether it follows from what the context says. For each sentence "
     f"{_REASON_LOWER}",
-    {"sentences": [{"sentence": "…", "reason": "…", "attributed": True}]},
     object_schema(
         {
             "sentences": {

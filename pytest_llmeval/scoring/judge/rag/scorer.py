@@ -178,7 +178,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         return (yield from makers[metric](material))
 
     def _verdict(self, form: forms.Form[T], *parts: tuple[str, str]) -> AskingVerdict[T]:
-        return verdict(self.request_on(parts, form.task, form.example, form.schema), form.read)
+        return verdict(self.request_on(parts, form.task, form.schema), form.read)
 
     # Claims, and whether the context supports them
 
@@ -282,9 +282,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         if count > 1:
             temperature = max(temperature, _RAGAS_TEMPERATURE)
         form, part = forms.COMMITTED_QUESTION, ("Answer", material.answer)
-        requests = [
-            self.request_on([part], form.task, form.example, form.schema, number=number) for number in range(count)
-        ]
+        requests = [self.request_on([part], form.task, form.schema, number=number) for number in range(count)]
         found = yield from side_by_side(
             [verdict(replace(request, temperature=temperature), form.read) for request in requests]
         )

@@ -63,6 +63,11 @@ class JudgedSettings(ScorerSettings):
     )
     seed: int = Field(0, ge=0, description="Of what is drawn.")
 
+    @property
+    def asks_judge(self) -> bool:
+        """Whether verdicts are asked for: not where the data hold them."""
+        return True
+
 
 class OwnPrompt(Spec):
     """The words in which a suite asks its judge: here, or in a file."""
@@ -293,6 +298,10 @@ class PairwiseSettings(PromptedSettings):
         if self.needs_baseline and self.recorded is not None:
             raise refuse_here("found verdicts on the replies of a baseline, expected a column in against", "recorded")
         return self
+
+    @property
+    def asks_judge(self) -> bool:
+        return self.recorded is None
 
     @property
     def needs_baseline(self) -> bool:
