@@ -1,1 +1,1 @@
-"""Jinja2 templates, sandboxed and metered."""
+"""Jinja2 templates in a sandbox."""
