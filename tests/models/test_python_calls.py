@@ -230,3 +230,119 @@ def test_a_coroutine_that_blocks_past_its_limit_is_told() -> None:
         with pytest.raises(UserWarning, match=r"a call took 2\.5 s, and its limit is 1 s: it blocks the event loop"):
             model._answer(request, Outcome("x", seconds=2.5))
         model._answer(request, Outcome("x", seconds=2.5))  # once is enough
+
+
+async def upper_later(prompt: str) -> str:
+    await asyncio.sleep(0)
+    return prompt.upper()
+
+
+def upper_by_a_loop_of_its_own(prompt: str) -> str:
+    return asyncio.run(upper_later(prompt))
+
+
+def upper_as_a_coroutine(prompt: str) -> Any:
+    return upper_later(prompt)
+
+
+@pytest.mark.parametrize("bounds", [{}, {"timeout_s": 60.0}, {"concurrency": 3}], ids=str)
+@pytest.mark.parametrize("function", [upper_later, upper_by_a_loop_of_its_own, upper_as_a_coroutine])
+def test_it_answers_where_an_event_loop_runs(function: Callable[..., Any], bounds: dict[str, Any]) -> None:
+    model = model_of(function, **bounds)
+
+    async def in_a_notebook() -> list[str]:
+        there = texts(model, "a", "b")
+        elsewhere = await asyncio.gather(*(asyncio.to_thread(texts, model, text) for text in "cdef"))
+        return [*there, *(text for (text,) in elsewhere)]
+
+    assert asyncio.run(in_a_notebook()) == list("ABCDEF")
+    assert texts(model, "g") == ["G"], "and where none runs any more"
+
+
+def test_functions_of_one_process_share_a_loop() -> None:
+    """A judge and a model of one module may share a client, which belongs to the loop of its first use."""
+    loops = set()
+
+    async def one(prompt: str) -> str:
+        loops.add(asyncio.get_running_loop())
+        return prompt
+
+    async def other(prompt: str) -> str:
+        loops.add(asyncio.get_running_loop())
+        return prompt
+
+    async def in_a_test() -> None:
+        texts(model_of(one), "a")
+
+    for model in (model_of(one), model_of(one, timeout_s=60.0), model_of(other, concurrency=1)):
+        texts(model, "a", "b")
+    asyncio.run(in_a_test())
+    threading.Thread(target=lambda: asyncio.run(in_a_test())).run()
+    assert len(loops) == 1
+
+
+def test_a_coroutine_that_waits_for_another_model_is_told_how() -> None:
+    inner = model_of(upper_later)
+
+    async def blocks(prompt: str) -> str:
+        return texts(inner, prompt)[0]
+
+    async def waits(prompt: str) -> str:
+        return (await asyncio.to_thread(texts, inner, prompt))[0]
+
+    (text,) = texts(model_of(blocks), "a")
+    assert "RuntimeError" in text.split("\n")[0]
+    assert "await asyncio.to_thread(model.generate, request)" in text.split("\n")[0]
+    assert texts(model_of(waits), "a", "b") == ["A", "B"]
+    plain = model_of(str.upper)
+
+    async def asks_a_plain_one(prompt: str) -> str:
+        return texts(plain, prompt)[0]
+
+    assert texts(model_of(asks_a_plain_one), "a") == ["A"]
+
+
+def test_what_a_task_of_its_own_raises_does_not_end_the_loop() -> None:
+    """``sys.exit`` in a tool that an agent runs beside others."""
+
+    async def exits() -> None:
+        raise SystemExit(3)
+
+    async def runs_a_tool(prompt: str) -> str:
+        if prompt == "bad":
+            await asyncio.gather(asyncio.create_task(exits()))
+        return prompt
+
+    first, second, third = texts(model_of(runs_a_tool), "a", "bad", "c")
+    assert (first, third) == ("a", "c")
+    assert "raised SystemExit: 3" in second.split("\n")[0]
+    assert texts(model_of(runs_a_tool), "d") == ["d"]
+
+
+def test_what_is_told_of_a_reply_runs_where_it_was_asked_for() -> None:
+    """A listener writes to the store, and to the terminal."""
+    threads = []
+    calls = Calls(upper_later, "model", Bounds())
+    calls.run([lambda: upper_later("a")] * 2, lambda *_: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()] * 2
+
+
+def test_a_listener_that_raises_cancels_the_rest() -> None:
+    ended = []
+
+    async def waits(prompt: str) -> str:
+        if prompt == "a":
+            return prompt
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(prompt)
+        return prompt
+
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        Calls(waits, "model", Bounds()).run([lambda text=text: waits(text) for text in "abc"], full)  # type: ignore[misc]
+    assert sorted(ended) == ["b", "c"]
+    assert texts(model_of(upper_later), "a") == ["A"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -208,3 +209,92 @@ def test_in_hand_written_tests(llm_pytester: pytest.Pytester, workers: list[str]
     llm_pytester.makepyfile(test_it="def test_it(llm_model): assert llm_model.generate('1 + 1 =').text == '3'")
     result = llm_pytester.runpytest(*workers, "--llm-model=python:my_agents:crew")
     result.assert_outcomes(passed=1)
+
+
+_ASYNC = '''
+import asyncio, json
+
+_client = None
+
+class Client:
+    """As clients of HTTP do, it belongs to the loop of its first use."""
+
+    def __init__(self):
+        self.loop, self.turn = asyncio.get_running_loop(), asyncio.Lock()
+
+    async def ask(self, text):
+        assert asyncio.get_running_loop() is self.loop, "another loop"
+        async with self.turn:
+            await asyncio.sleep(0)
+        return text
+
+def client():
+    global _client
+    _client = _client or Client()
+    return _client
+
+async def crew(prompt):
+    return await client().ask(str(eval(prompt.removesuffix("="))))
+
+def runs_its_own(prompt):
+    return asyncio.run(Client.ask(type("C", (), {"loop": property(lambda _: asyncio.get_running_loop()),
+        "turn": property(lambda _: asyncio.Lock())})(), str(eval(prompt.removesuffix("=")))))
+
+async def judge(messages):
+    return await client().ask(json.dumps({"reason": "r", "equivalent": True}))
+'''
+_EQUIVALENT = "suite: same\nsamples: [{id: a, question: 1 + 1=, target: two}]\nscore: equivalence\n"
+
+
+@pytest.mark.parametrize("name", ["crew", "runs_its_own"])
+def test_a_session_where_an_event_loop_runs(llm_pytester: pytest.Pytester, name: str) -> None:
+    """As in a notebook. The model and its judge share a client."""
+    llm_pytester.makefile(".yaml", sums=SUMS, same=_EQUIVALENT)
+    llm_pytester.makepyfile(my_agents=_ASYNC)
+    options = [f"--llm-model=python:my_agents:{name}", "--llm-judge=python:my_agents:judge", "sums.yaml", "same.yaml"]
+
+    async def in_a_notebook() -> pytest.RunResult:
+        return llm_pytester.runpytest_inprocess(*options)
+
+    result = asyncio.run(in_a_notebook())
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["*5 passed*"])
+
+
+def test_in_async_tests_and_in_threads(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """The conftest runs coroutines as plugins for async tests do."""
+    llm_pytester.makepyfile(my_agents=_ASYNC)
+    llm_pytester.makeconftest(
+        "import asyncio, inspect, pytest\n"
+        "@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_pyfunc_call(pyfuncitem):\n"
+        "    if inspect.iscoroutinefunction(pyfuncitem.obj):\n"
+        "        names = pyfuncitem._fixtureinfo.argnames\n"
+        "        asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))\n"
+        "        return True\n"
+    )
+    llm_pytester.makepyfile(
+        test_sums="""
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        async def test_here(llm_model, llm_judge, llm_record):
+            reply = llm_model.generate("1 + 1=")
+            llm_record(suite="sums", id="here", correct=reply.text == "2")
+            assert "equivalent" in llm_judge.generate("is it?").text
+
+        async def test_beside_others(llm_model, llm_record):
+            replies = await asyncio.gather(*(asyncio.to_thread(llm_model.generate, f"{n} + 1=") for n in range(5)))
+            for n, reply in enumerate(replies):
+                llm_record(suite="sums", id=f"beside {n}", correct=reply.text == str(n + 1))
+
+        def test_in_threads(llm_model, llm_record):
+            with ThreadPoolExecutor(5) as pool:
+                for n, reply in enumerate(pool.map(lambda n: llm_model.generate(f"{n} + 1="), range(5))):
+                    llm_record(suite="sums", id=f"thread {n}", correct=reply.text == str(n + 1))
+        """
+    )
+    options = ["--llm-model=python:my_agents:crew", "--llm-judge=python:my_agents:judge", "--llm-report=report.json"]
+    result = llm_pytester.runpytest(*workers, *options)
+    assert result.ret == 0, result.stdout.str()
+    assert [record["status"] for record in report_of(llm_pytester.path)["records"]] == ["correct"] * 11

@@ -7,20 +7,20 @@ import contextlib
 import contextvars
 import hashlib
 import inspect
+import queue
 import threading
 import time
-import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pytest_llmeval.models.servers.limits import FixedLimit
+from pytest_llmeval.models.servers.loop import SharedLoop
 from pytest_llmeval.models.servers.slots import FileSlots
 
 __all__ = ["Bounds", "Calls", "Outcome", "is_async"]
 
-_T = TypeVar("_T")
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 """What is a call's own failure; Ctrl-C is not, nor what ends a test of pytest."""
 _PATIENCE_S = 1.0
@@ -50,13 +50,24 @@ class Outcome(NamedTuple):
     is_late: bool = False
 
 
-class Calls:
-    """Runs calls of one function, in one event loop for all: clients of HTTP belong to the loop of their first use.
+_loop = SharedLoop("llmeval-functions", patience_s=_PATIENCE_S)
+"""Of all functions in a process: clients of HTTP belong to the loop of their first use, and modules share clients."""
 
-    Those of an async function are coroutines, 8 at a time. Those of another one run one after the other where they are
-    asked for; where it is told how many at a time, or how long one may take, each runs in a thread of its own. In time
-    means from the call on, not from the waiting for its turn. What is late is cancelled, or where it is a thread, left
-    behind: nothing can end it.
+
+class _Stopped(Exception):
+    """What a call raised that is no failure of its own: Ctrl-C, or what ends a test of pytest. It ends the others."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Calls:
+    """Runs calls of one function.
+
+    Those of an async function are coroutines on one event loop, 8 at a time. Those of another one run one after the
+    other where they are asked for; where it is told how many at a time, or how long one may take, or where an event
+    loop runs already, each runs in a thread of its own. In time means from the call on, not from the waiting for its
+    turn. What is late is cancelled, or where it is a thread, left behind: nothing can end it.
     """
 
     def __init__(self, function: object, name: str, bounds: Bounds) -> None:
@@ -65,47 +76,85 @@ class Calls:
         self._name = name
         self._bounds = bounds
         self._limit: FixedLimit | None = None
-        self._runner: asyncio.Runner | None = None
 
     def run(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
-        """Make the calls, and give ``take`` each one's place and outcome as soon as it is there."""
+        """Make the calls, and give ``take`` each one's place and outcome as soon as it is there, in this thread."""
         if self._is_direct:
             for place, call in enumerate(calls):
                 take(place, self._direct(call))
         else:
-            self._in_loop(self._gather(calls, take))
+            self._on_loop(calls, take)
 
     @property
     def _is_direct(self) -> bool:
-        """Whether a call can run in this thread: no other call has to run meanwhile, and none has a limit of time."""
+        """Whether a call can run in this thread: no other call has to run meanwhile, and none has a limit of time.
+
+        Where an event loop runs, a function cannot run one of its own, as those of many frameworks do.
+        """
         bounds = self._bounds
         shares = bounds.concurrency is not None and bounds.folder is not None
-        return not self._is_async and self.concurrency == 1 and bounds.timeout_s is None and not shares
+        is_plain = not self._is_async and self.concurrency == 1 and bounds.timeout_s is None and not shares
+        return is_plain and (not _has_running_loop() or _loop.is_running_here())
 
     def _direct(self, call: Callable[[], Any]) -> Outcome:
         started = time.perf_counter()
         try:
             returned = call()
-            if inspect.isawaitable(returned):
-                returned = self._in_loop(_waited(returned))
         except _FAILURES as error:
             return Outcome(error=error)
-        return Outcome(returned, seconds=time.perf_counter() - started)
+        if not inspect.isawaitable(returned):
+            return Outcome(returned, seconds=time.perf_counter() - started)
+        found: list[Outcome] = []
+        self._on_loop([lambda: returned], lambda _, outcome: found.append(outcome))
+        return found[0]._replace(seconds=time.perf_counter() - started)
 
-    async def _gather(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
+    def _on_loop(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
+        if _loop.is_running_here():
+            raise RuntimeError(
+                f"{self._name} is asked within a coroutine on whose event loop its own would run: write await "
+                "asyncio.to_thread(model.generate, request)"
+            )
+        ended: queue.SimpleQueue[tuple[int, Outcome] | None] = queue.SimpleQueue()
+        future = _loop.run(self._gather(calls, ended))
+        try:
+            while (one := ended.get()) is not None:
+                take(*one)
+        except BaseException:
+            future.cancel()
+            with contextlib.suppress(queue.Empty):
+                while ended.get(timeout=_PATIENCE_S) is not None:
+                    pass
+            raise
+        try:
+            future.result()
+        except* _Stopped as group:
+            stopped: BaseException = group
+            while isinstance(stopped, BaseExceptionGroup):
+                stopped = stopped.exceptions[0]
+            error = stopped.error if isinstance(stopped, _Stopped) else stopped
+        else:
+            return
+        raise error
+
+    async def _gather(
+        self, calls: Sequence[Callable[[], Any]], ended: queue.SimpleQueue[tuple[int, Outcome] | None]
+    ) -> None:
+        """Make the calls. Each one's place and outcome go to ``ended``, and None after all."""
         limit = self._shared_limit()
 
         async def one(place: int, call: Callable[[], Any]) -> None:
             async with limit.slot():
                 outcome = await self._bounded(call)
-            take(place, outcome)
+            if outcome.error is not None and not isinstance(outcome.error, _FAILURES):
+                raise _Stopped(outcome.error)
+            ended.put((place, outcome))
 
-        if len(calls) == 1:  # what is raised comes through as it is
-            await one(0, calls[0])
-            return
-        async with asyncio.TaskGroup() as group:
-            for place, call in enumerate(calls):
-                group.create_task(one(place, call))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place, call in enumerate(calls):
+                    group.create_task(one(place, call))
+        finally:
+            ended.put(None)
 
     def _shared_limit(self) -> FixedLimit:
         if self._limit is None:
@@ -131,17 +180,6 @@ class Calls:
             return Outcome(error=asyncio.CancelledError("the call was cancelled from within"))
         return task.result()._replace(seconds=seconds)
 
-    def _in_loop(self, calls: Coroutine[Any, Any, _T]) -> _T:
-        if self._runner is None:
-            loop = asyncio.new_event_loop()
-            self._runner = asyncio.Runner(loop_factory=lambda: loop)
-            weakref.finalize(self, _close, loop)
-        try:
-            return self._runner.run(calls)
-        except BaseException:
-            _end_tasks(self._runner.get_loop())
-            raise
-
 
 _USUAL = 8
 """Calls of an async function at a time."""
@@ -157,7 +195,9 @@ async def _outcome(call: Callable[[], Any]) -> Outcome:
         returned = call()
         while inspect.isawaitable(returned):  # the thread's, and what the function in it has returned
             returned = await returned
-    except (Exception, SystemExit) as error:
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # Ctrl-C too: left to asyncio, it would end the thread of the loop
         return Outcome(error=error)
     return Outcome(returned)
 
@@ -191,24 +231,9 @@ def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
     return future
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Without a word of calls that were too late, and that nothing could end: the user knows of them."""
-    loop.set_exception_handler(lambda *_: None)
-    loop.close()
-
-
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what Ctrl-C has left in the loop, and wait for its end: asyncio would complain of it when pytest ends."""
-    tasks = asyncio.all_tasks(loop)
-    if not tasks:
-        return
-    for task in tasks:
-        task.cancel()
-    ends = asyncio.gather(*tasks, return_exceptions=True)
-    for _ in range(2):  # Ctrl-C comes through once more, from the task that waited for the one that it hit
-        with contextlib.suppress(KeyboardInterrupt, SystemExit, asyncio.CancelledError):
-            loop.run_until_complete(ends)
-
-
-async def _waited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+def _has_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,4 +1,7 @@
-"""One background thread with an event loop for each process, on which all requests to servers run."""
+"""Background threads with an event loop for each process: requests to servers run on one, users' functions on another.
+
+So both work where a loop runs already, in an async test or a notebook, and where several threads ask at once.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,29 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-__all__ = ["at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused", "wait"]
+__all__ = ["SharedLoop", "at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused", "wait"]
 
 _T = TypeVar("_T")
-_PATIENCE_S = 5.0
-"""How long the end waits for what is cancelled."""
 
 
-class LoopThread:
+class _LoopThread:
     """An event loop in a daemon thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, patience_s: float) -> None:
         self.pid = os.getpid()
+        self._patience_s = patience_s
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._main, name="llmeval-servers", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._is_ending = False
         self.closers: list[Callable[[], Awaitable[None]]] = []
         self._thread.start()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._is_ending:
+                with contextlib.suppress(KeyboardInterrupt, SystemExit):  # which a task has, and whoever awaits it gets
+                    self._loop.run_forever()
         finally:
             self._loop.close()
 
@@ -48,11 +53,13 @@ class LoopThread:
         if self._loop.is_closed() or not self._thread.is_alive():
             return
         with contextlib.suppress(TimeoutError, CancelledError):
-            self.run(self._wind_up()).result(_PATIENCE_S)
+            self.run(self._wind_up()).result(self._patience_s)
+        self._is_ending = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(self._patience_s)
 
     async def _wind_up(self) -> None:
+        self._loop.set_exception_handler(lambda *_: None)  # of what cannot be ended the user knows already
         own = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not own]
         for task in tasks:
@@ -63,66 +70,70 @@ class LoopThread:
         await self._loop.shutdown_asyncgens()
 
 
-_lock = threading.Lock()
-_current: LoopThread | None = None
+class SharedLoop:
+    """The event loop that all in one process share who use it, in a thread that starts with the first use.
+
+    A fork of a process that has one starts another, since threads are not forked. Its end waits ``patience_s`` at most
+    for what is cancelled, and as long for its thread.
+    """
+
+    def __init__(self, name: str, *, patience_s: float) -> None:
+        self._name = name
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._current: _LoopThread | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._after_fork)
+        atexit.register(self.shutdown)
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Start the coroutine on the loop, from any other thread. Cancelling the future cancels it."""
+        with self._lock:
+            if self._current is None or self._current.pid != os.getpid():
+                self._current = _LoopThread(self._name, self._patience_s)
+            return self._current.run(coroutine)
+
+    def wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return what the coroutine does. Ctrl-C and all else that ends the waiting cancels it. Not from the loop."""
+        future = self.run(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def is_running_here(self) -> bool:
+        """Whether this is called from the loop's thread."""
+        return self._current is not None and self._current.is_running_here()
+
+    def at_shutdown(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have ``close`` awaited when the loop ends, after all tasks. On another loop nothing happens."""
+        if self._current is not None and self._current.is_running_here():
+            self._current.closers.append(close)
+
+    def forget(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Take back what was given to ``at_shutdown``."""
+        if self._current is not None and close in self._current.closers:
+            self._current.closers.remove(close)
+
+    def shutdown(self) -> None:
+        """End the loop, if there is one; ``run`` starts another."""
+        with self._lock:
+            thread, self._current = self._current, None
+        if thread is not None and thread.pid == os.getpid():
+            thread.shutdown()
+
+    def shutdown_if_unused(self) -> None:
+        """End the loop where nothing is left that is to be closed at its end."""
+        if self._current is not None and not self._current.closers:
+            self.shutdown()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._current = None
 
 
-def _thread() -> LoopThread:
-    """This process's own; a fork of a process that has one starts another, since threads are not forked."""
-    global _current
-    with _lock:
-        if _current is None or _current.pid != os.getpid():
-            _current = LoopThread()
-        return _current
-
-
-def run(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
-    """Start the coroutine on this process's loop, from any other thread. Cancelling the future cancels it."""
-    return _thread().run(coroutine)
-
-
-def wait(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """What the coroutine returns. Ctrl-C and all else that ends the waiting cancels it. Not from the loop's thread."""
-    future = run(coroutine)
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
-
-
-def at_shutdown(close: Callable[[], Awaitable[None]]) -> None:
-    """On this process's loop: have ``close`` awaited when it ends, after all tasks. On another loop nothing happens."""
-    if _current is not None and _current.is_running_here():
-        _current.closers.append(close)
-
-
-def forget(close: Callable[[], Awaitable[None]]) -> None:
-    """Take back what was given to ``at_shutdown``."""
-    if _current is not None and close in _current.closers:
-        _current.closers.remove(close)
-
-
-def shutdown() -> None:
-    """End this process's loop, if it has one; ``run`` starts another."""
-    global _current
-    with _lock:
-        thread, _current = _current, None
-    if thread is not None and thread.pid == os.getpid():
-        thread.shutdown()
-
-
-def shutdown_if_unused() -> None:
-    """End this process's loop where nothing is left that is to be closed at its end."""
-    if _current is not None and not _current.closers:
-        shutdown()
-
-
-def _after_fork() -> None:
-    global _lock, _current
-    _lock = threading.Lock()
-    _current = None
-
-
-os.register_at_fork(after_in_child=_after_fork) if hasattr(os, "register_at_fork") else None
-atexit.register(shutdown)
+_servers = SharedLoop("llmeval-servers", patience_s=5.0)
+run, wait = _servers.run, _servers.wait
+at_shutdown, forget = _servers.at_shutdown, _servers.forget
+shutdown, shutdown_if_unused = _servers.shutdown, _servers.shutdown_if_unused
