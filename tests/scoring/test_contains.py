@@ -22,6 +22,10 @@ from tests.scoring.helpers import a_sample, judge_reply
         (ContainsSettings(normalize=("lower",)), "Paris", "PARIS", True),
         (ContainsSettings(normalize=(Remove(remove=","),)), "1,000", "about 1000 of them", True),
         (ContainsSettings(), 42, "42!", True),
+        # a step that would leave nothing of a target is left out for it
+        (ContainsSettings(normalize=("no_punctuation",)), "!", "Stop!", True),
+        (ContainsSettings(normalize=("no_punctuation",)), "!", "Stop.", False),
+        (ContainsSettings(normalize=("no_punctuation",), match="all"), ["!", "a-b"], "ab!", True),
     ],
 )
 def test_any_or_all_of_the_targets(settings: ContainsSettings, target: Any, reply: str, right: bool) -> None:
@@ -44,10 +48,10 @@ def test_an_empty_reply_is_no_answer() -> None:
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("", "nothing is left of target '': every reply"), ("!", "nothing is left of target '!' after no_punctuation: ")],
+    [("", "nothing is left of target '': every reply"), (" ", "nothing is left of target ' ' after strip: ")],
 )
 def test_a_target_that_every_reply_holds_is_refused(target: str, message: str) -> None:
-    scorer = ContainsScorer.of(ContainsSettings(normalize=("no_punctuation",)))
+    scorer = ContainsScorer.of(ContainsSettings(normalize=("strip",)))
     with pytest.raises(ValueError, match=message):
         scorer.present(a_sample(target))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -70,10 +71,46 @@ def test_an_empty_reply_is_no_answer_unless_it_is_expected() -> None:
     assert (expected.status, expected.no_answer, expected.answer) == ("correct", False, "")
 
 
-def test_a_target_of_which_nothing_is_left_is_refused() -> None:
-    scorer = ExactScorer.of(ExactSettings(normalize=SQUAD))
-    with pytest.raises(ValueError, match="nothing is left of target 'The!' after lower, no_punctuation, no_articles"):
-        scorer.present(a_sample(["Paris", "The!"]))
+@pytest.mark.parametrize(
+    ("steps", "target", "reply", "right"),
+    [
+        (SQUAD, "A", "A", True),
+        (SQUAD, "A", "a.", True),
+        (SQUAD, "A", "the", False),
+        (SQUAD, "A", "", False),
+        (SQUAD, "The!", "the", True),
+        (SQUAD, "The!", "an", False),
+        (SQUAD, "#", "#", True),
+        (SQUAD, "#", "!", False),
+        (SQUAD, ["A", "Paris"], "", False),
+        (SQUAD, ["A", "Paris"], "the Paris", True),
+        (("no_articles",), "A", "the", False),
+        (("no_digits",), "42", "42", True),
+        (("no_digits",), "42", "7", False),
+    ],
+)
+def test_a_named_step_that_would_leave_nothing_of_a_target_is_left_out(
+    steps: Any, target: Any, reply: str, right: bool
+) -> None:
+    score = judge_reply(ExactSettings(normalize=steps), target, reply)
+    assert score.status == ("correct" if right else "wrong")
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "message"),
+    [
+        (ExactSettings(), "  ", "nothing is left of target '  ' after strip: an empty reply would be right"),
+        (ExactSettings(normalize=(Remove(remove=".*####"),)), "6 * 7 ####", "after remove '.*####': an empty reply"),
+    ],
+)
+def test_a_target_of_which_nothing_is_left_is_refused(settings: ExactSettings, target: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ExactScorer.of(settings).present(a_sample(["Paris", target]))
+
+
+def test_the_version_is_raised_where_a_verdict_can_be_another_one() -> None:
+    settings = [ExactSettings(), ExactSettings(normalize=SQUAD), ExactSettings(normalize=SQUAD, allow_empty=True)]
+    assert [ExactScorer.of(some).version for some in settings] == [1, 2, 1]
 
 
 def test_the_report_and_few_shot_show_the_target_as_given() -> None:

@@ -45,7 +45,11 @@ each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.ki
 @each
 def test_a_scorer_describes_itself_and_travels_to_workers(settings: ScoreSettings) -> None:
     scorer = make_scorer(settings)
-    assert (scorer.name, scorer.version, scorer.default_template) == (settings.kind, 1, "{{ question }}")
+    assert (scorer.name, scorer.version, scorer.default_template) == (
+        settings.kind,
+        1 + (settings.kind == "rouge"),
+        "{{ question }}",
+    )
     assert all(is_known(name) for name in scorer.metrics)
     assert len(set(scorer.metrics)) == len(scorer.metrics)
     presented = scorer.present(a_sample(["one", "two"]))

@@ -49,6 +49,25 @@ def rouge_l(reply: list[str], reference: list[str]) -> float:
     return f1(longest[-1][-1], len(reply), len(reference))
 
 
+@pytest.mark.parametrize(
+    ("reference", "reply", "value"),
+    [
+        ("#", "#", 1.0),
+        ("#", "!", 0.0),
+        ("#", "", 0.0),
+        ("オスロ", " オスロ\n", 1.0),
+        ("Осло", "осло", 1.0),
+        (["#", "the cat"], "#", 1.0),
+        ("", "", 0.0),
+    ],
+)
+def test_a_reference_without_words_is_compared_as_it_is_written(
+    reference: str | list[str], reply: str, value: float
+) -> None:
+    score = judge_reply(RougeSettings(types=("1", "L", "S")), reference, reply)
+    assert score.values == {"rouge_1": value, "rouge_l": value, "rouge_s": value}
+
+
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3), st.booleans())
 def test_values_are_those_of_the_formulas_of_the_best_reference(
     reply: str, references: list[str], stemmer: bool

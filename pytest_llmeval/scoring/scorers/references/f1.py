@@ -12,7 +12,7 @@ from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong
 from pytest_llmeval.suites.format.score_settings.texts import F1Settings
 from pytest_llmeval.types import Response, Score
 
-__all__ = ["F1Scorer", "squad_normalized", "word_f1"]
+__all__ = ["F1Scorer"]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -22,15 +22,36 @@ def squad_normalized(text: str) -> str:
     """``normalize_answer`` of SQuAD's ``evaluate-v1.1.py``: lower case, no ASCII punctuation, no articles, one space
     between words.
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(_ARTICLES.sub(" ", _without_punctuation(text)).split())
+
+
+def _without_punctuation(text: str) -> str:
+    return " ".join(text.lower().translate(_PUNCTUATION).split())
+
+
+def _in_lower_case(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def compared(text: str, reference: str) -> tuple[str, str]:
+    """Both normalised, but for the steps that would leave nothing of the reference: ``A`` is no article there, and
+    ``#`` no punctuation.
+    """
+    for normalized in (squad_normalized, _without_punctuation, _in_lower_case):
+        expected = normalized(reference)
+        if expected:
+            return normalized(text), expected
+    return squad_normalized(text), ""
 
 
 def word_f1(text: str, reference: str) -> float:
     """F1 of the words of two normalised texts, repeated words counted as often as both have them (``f1_score``).
 
-    0 where they share none, also where both are empty.
+    0 where they share none. Of an empty reference 1 for an empty text, as in SQuAD 2.0's script, and else 0.
     """
-    words, expected = squad_normalized(text).split(), squad_normalized(reference).split()
+    words, expected = text.split(), reference.split()
+    if not expected:
+        return float(not words)
     num_shared = (Counter(words) & Counter(expected)).total()
     if num_shared == 0:
         return 0.0
@@ -41,6 +62,7 @@ def word_f1(text: str, reference: str) -> float:
 class F1Scorer(SettingsScorer[F1Settings]):
     """Right if the normalised reply is one of the normalised references; F1 is that of the nearest reference."""
 
+    version = 2  # 2: a reference of which normalisation leaves nothing is compared as it is written
     metrics = ("accuracy", "f1", "no_answer")
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
@@ -49,9 +71,9 @@ class F1Scorer(SettingsScorer[F1Settings]):
         Both numbers are the largest over the references.
         """
         text = reply(responses).strip()
-        bare = squad_normalized(text)
-        correct = any(bare == squad_normalized(reference) for reference in presented.references)
-        values = {"f1": max(word_f1(text, reference) for reference in presented.references)}
+        pairs = [compared(text, reference) for reference in presented.references]
+        correct = any(bare == expected for bare, expected in pairs)
+        values = {"f1": max(word_f1(bare, expected) for bare, expected in pairs)}
         if not text and not correct:
             return right_or_wrong(False, None, values=values)
-        return right_or_wrong(correct, text, values=values, vote=bare)
+        return right_or_wrong(correct, text, values=values, vote=squad_normalized(text) or text)

@@ -31,9 +31,11 @@ _WORD = re.compile(r"[a-z0-9]+")
 class RougeScorer(LibraryScorer[RougeSettings]):
     """ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
 
-    Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0.
+    Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0. A
+    reference without words is compared as it is written: an equal reply has 1.
     """
 
+    version = 2  # 2: an equal reply has 1, whatever it is written in
     library = ("rouge_score", "rouge-score")
 
     @property
@@ -46,6 +48,9 @@ class RougeScorer(LibraryScorer[RougeSettings]):
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """The sample's ROUGE of each type, from 0 to 1. ``TooLongError`` for more than ``MAX_PAIRS`` words."""
+        bare = _bare(text)
+        if bare and any(bare == _bare(reference) and not _num_words(reference) for reference in references):
+            return {f"rouge_{type.lower()}": 1.0 for type in self.settings.types}
         TooLongError.check("ROUGE", text, references, _num_words, MAX_PAIRS)
         theirs = tuple(f"rouge{type}" for type in self.settings.types if not type.startswith("S"))
         found = _rouge(theirs, self.settings.stemmer).score_multi(references, text) if theirs else {}
@@ -101,6 +106,10 @@ def _pairs(words: Sequence[str], known: set[str], max_gap: int | None) -> Counte
                 break
             found[word, other] += 1
     return found
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.lower().split())
 
 
 def _num_words(text: str) -> int:

@@ -82,8 +82,19 @@ class TerScorer(LibraryScorer[TerSettings]):
 
     metrics = ("ter", "sentence_ter", "no_answer")
 
+    @property
+    def version(self) -> int:
+        """2 keeps the punctuation of a reference that is nothing else."""
+        return 2 if self.settings.no_punct else 1
+
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu finds them with these settings."""
-        TooLongError.check("TER", text, references, lambda part: len(ter_words(part, self.settings)), MAX_PAIRS)
-        counts = ter_counts(text, references, self.settings)
+        """``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu finds them with these settings.
+
+        Punctuation stays where ``no_punct`` would leave nothing of a reference, to which an empty reply would be equal.
+        """
+        settings = self.settings
+        if settings.no_punct and any(part.strip() and not ter_words(part, settings) for part in references):
+            settings = settings.model_copy(update={"no_punct": False})
+        TooLongError.check("TER", text, references, lambda part: len(ter_words(part, settings)), MAX_PAIRS)
+        counts = ter_counts(text, references, settings)
         return {"sentence_ter": ter_of(tuple(counts.values())), **counts}

@@ -25,6 +25,7 @@ N = TypeVar("N", ExactSettings, ContainsSettings)
 
 _PUNCTUATION = regex.compile(rf"[\p{{P}}{regex.escape(string.punctuation)}]+")
 _ARTICLES = regex.compile(r"\b(?:a|an|the)\b", regex.IGNORECASE)
+_REMOVING: frozenset[Normalization] = frozenset(("no_punctuation", "no_ascii_punctuation", "no_articles", "no_digits"))
 _NO_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_DIGITS = str.maketrans("", "", string.digits)
 
@@ -81,6 +82,11 @@ class _NormalizingScorer(SettingsScorer[N]):
                 raise SettingsError(str(error), (settings.kind, "normalize", place, "remove")) from None
         return cls(settings, tuple(made))
 
+    @property
+    def version(self) -> int:
+        """2 compares a target as it is written where a named step would leave nothing of it."""
+        return 2 if not _REMOVING.isdisjoint(self.settings.normalize) else 1
+
     def present(self, sample: Sample) -> Presented:
         """A target is a text or a list of texts.
 
@@ -89,7 +95,7 @@ class _NormalizingScorer(SettingsScorer[N]):
         """
         texts = target_texts(sample)
         try:
-            references = tuple(normalized(text, self.steps) for text in texts)
+            references = tuple(normalized(text, self._steps_for(text)) for text in texts)
         except TimeoutError:
             raise ValueError("a regular expression of normalize took longer than 1 s in the target") from None
         for text, reference in zip(texts, references, strict=True):
@@ -99,25 +105,51 @@ class _NormalizingScorer(SettingsScorer[N]):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Accuracy. Unscored where a regular expression takes too long, or too much memory."""
+        text = reply(responses)
         try:
-            text = normalized(reply(responses), self.steps)
+            bare = normalized(text, self.steps)
+            pairs = [
+                (bare if steps == self.steps else normalized(text, steps), reference)
+                for steps, reference in zip(
+                    map(self._steps_for, target_texts(presented.sample)), presented.references, strict=True
+                )
+            ]
         except TimeoutError:
             return Score(status="unscored", reason="a regular expression of normalize took longer than 1 s")
         except MemoryError:
             return Score(status="unscored", reason="a regular expression of normalize took more memory than there is")
-        return self._judged(text, presented.references)
+        return self._judged(bare, pairs)
+
+    def _steps_for(self, target: str) -> tuple[Normalization | PythonRegex, ...]:
+        """The steps, without the named ones that would leave nothing of a target: where articles are removed, ``A`` is
+        compared as it is written, or every article would be right.
+        """
+        kept: list[Normalization | PythonRegex] = []
+        for step in self.steps:
+            after = normalized(target, (step,))
+            if after.strip() or not target.strip() or step not in _REMOVING:
+                kept.append(step)
+                target = after
+        return tuple(kept)
 
     @abstractmethod
     def _check_empty(self, target: str) -> None:
         """``ValueError`` where a target that is empty after the normalisations cannot be compared."""
 
     @abstractmethod
-    def _judged(self, text: str, references: Sequence[str]) -> Score:
-        """The score of a reply, normalised as the references are."""
+    def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
+        """The score of a normalised reply. ``pairs`` are the reply and a reference, normalised alike, for each."""
 
 
 class ExactScorer(_NormalizingScorer[ExactSettings]):
     """Right if the normalised reply equals a normalised target."""
+
+    @property
+    def version(self) -> int:
+        return 1 if self.settings.allow_empty else super().version
+
+    def _steps_for(self, target: str) -> tuple[Normalization | PythonRegex, ...]:
+        return self.steps if self.settings.allow_empty else super()._steps_for(target)
 
     def _check_empty(self, target: str) -> None:
         if target and not self.settings.allow_empty:
@@ -126,10 +158,10 @@ class ExactScorer(_NormalizingScorer[ExactSettings]):
                 "right (score.exact.allow_empty)"
             )
 
-    def _judged(self, text: str, references: Sequence[str]) -> Score:
-        """A reply that is empty after the normalisations is no answer, unless an empty one was expected."""
-        correct = text in references
-        return right_or_wrong(correct, text if text or correct else None)
+    def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
+        """A reply that is empty after the normalisations is no answer, unless it is right."""
+        right = [text for text, reference in pairs if text == reference]
+        return right_or_wrong(bool(right), right[0] if right else bare or None)
 
 
 class ContainsScorer(_NormalizingScorer[ContainsSettings]):
@@ -139,8 +171,8 @@ class ContainsScorer(_NormalizingScorer[ContainsSettings]):
         after = f" after {_shown_steps(self.steps)}" if target else ""
         raise ValueError(f"nothing is left of target {quote(target)}{after}: every reply would contain it")
 
-    def _judged(self, text: str, references: Sequence[str]) -> Score:
+    def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
         """An empty reply is no answer. The answer is what was found of the targets, else the whole reply."""
-        found = [reference for reference in references if reference in text]
-        correct = len(found) == len(references) if self.settings.match == "all" else bool(found)
-        return right_or_wrong(correct, ", ".join(found) or text or None, details={"found": [*found]})
+        found = [reference for text, reference in pairs if reference in text]
+        correct = len(found) == len(pairs) if self.settings.match == "all" else bool(found)
+        return right_or_wrong(correct, ", ".join(found) or bare or None, details={"found": [*found]})
