@@ -1,6 +1,6 @@
-"""Replicas as actors of Ray. The only module that imports it.
+"""Replicas as actors of Ray. This is the only module that imports Ray.
 
-An actor is never restarted by Ray, and no call repeated: what was lost is for ``Fleet`` to decide.
+Ray restarts no actor and repeats no call: ``Fleet`` decides what happens to work that was lost.
 """
 
 from __future__ import annotations
@@ -24,29 +24,26 @@ with warnings.catch_warnings():
     from ray.exceptions import RayError, RayTaskError
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
-from pytest_llmeval.models.ray.address import check_reachable
-from pytest_llmeval.models.ray.handle import ReplicaLost
-from pytest_llmeval.models.ray.handshake import Handshake
-from pytest_llmeval.models.ray.needs import Needs
-from pytest_llmeval.models.ray.replica import Answer, Loading, Replica
+from pytest_llmeval.models.ray.cluster import Needs, check_reachable
+from pytest_llmeval.models.ray.replica import Answer, Handshake, Loading, Replica, ReplicaLost
 from pytest_llmeval.text.redaction import describe, one_line
 from pytest_llmeval.types import EngineUse, Request
 
 __all__ = ["ActorHandle", "Cluster"]
 
 _STORE_BYTES = 256 << 20
-"""Memory for Ray's objects on this machine: what crosses is text and numbers."""
+"""Bytes of memory for Ray's objects on this machine. Little is enough: only text and numbers are sent."""
 _NONE_HERE = (
     "--llm-ray auto: no Ray cluster runs on this machine; start one with `ray start --head`, or give --llm-ray local "
     "or the address of another machine's"
 )
 _TOKEN = "; if the cluster has a token, set RAY_AUTH_MODE=token"
-"""Ray gives the token of ``~/.ray/auth_token`` to no address that somebody names, unless it is told so."""
+"""A hint, since Ray sends the token of ``~/.ray/auth_token`` to a named address only if it is told to."""
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _THREADS = {"model": 1, "control": 1, "watch": 1}
-"""How many calls of each of an actor's methods run at once, by its group."""
+"""How many calls run at once in each group of an actor's methods."""
 
 
 def _in_thread(group: str) -> Callable[[_F], _F]:
@@ -55,7 +52,7 @@ def _in_thread(group: str) -> Callable[[_F], _F]:
 
 
 class _Actor(Replica):
-    """A replica as Ray calls it: chunks one after another, and beside them what asks for one back."""
+    """The actor's side of a replica. Ray calls it for one chunk after another, and meanwhile to withdraw chunks."""
 
     def __init__(self, loading: Loading) -> None:
         super().__init__(loading, f" ({ray.get_runtime_context().get_node_id()[:6]})")
@@ -86,7 +83,7 @@ class _Actor(Replica):
 
 
 class ActorHandle:
-    """A replica's actor; see ``Handle``. ``actor`` is Ray's own handle."""
+    """A ``Handle`` whose replica is an actor; ``actor`` is Ray's own handle."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -117,11 +114,11 @@ class ActorHandle:
 class Cluster:
     """The Ray cluster that replicas run on: one that is started here (``local``), or one at an address.
 
-    Raises ``ModelError`` where there is none at the address.
+    Raise ``ModelError`` where there is no cluster at the address.
     """
 
     def __init__(self, address: str, *, num_cpus: int | None = None) -> None:
-        """``num_cpus``: how many replicas' CPUs a cluster that is started here is to have."""
+        """Connect to the cluster. A cluster that is started here gets ``num_cpus`` CPUs."""
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return
@@ -147,11 +144,11 @@ class Cluster:
             raise
 
     def nodes(self) -> list[Mapping[str, float]]:
-        """What each machine of the cluster has, by Ray's names (``CPU``, ``GPU``)."""
+        """Return the resources of each machine of the cluster, by Ray's names (``CPU``, ``GPU``)."""
         return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
     def start(self, loading: Loading, needs: Needs) -> ActorHandle:
-        """Begin one replica, as far from the others as there is room. Does not wait."""
+        """Start one replica, on another machine than the others if there is room. Return before it is ready."""
         actor = ray.remote(
             num_cpus=needs.cpus,
             num_gpus=needs.gpus,
@@ -163,7 +160,7 @@ class Cluster:
         return ActorHandle(actor.remote(loading))
 
     def close(self) -> None:
-        """End the cluster, or the session's connection to it, unless somebody else made that."""
+        """End the cluster or the connection to it, unless other code in this process made the connection."""
         if self._is_ours and ray.is_initialized():
             with _undisturbed():
                 ray.shutdown()
@@ -171,9 +168,10 @@ class Cluster:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ray's log lines and warnings stay out of pytest's output, and its signal handlers out of the session.
+    """Keep Ray's log lines and warnings out of pytest's output, and its signal handlers out of the session.
 
-    Ctrl-C waits for the end: Ray that is half begun crashes as the process ends. The second one does not wait.
+    The first Ctrl-C takes effect at the end, because a process in which Ray has half started crashes as it ends. The
+    second one takes effect at once.
     """
     logger = logging.getLogger("ray")
     level = logger.level
@@ -202,7 +200,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _translated(reference: Any) -> Future[Any]:
-    """The future of a call, which raises ``ReplicaLost`` or an ``LLMEvalError``."""
+    """Return the future of a call with Ray's errors as ``ReplicaLost`` or ``LLMEvalError``."""
     future: Future[Any] = Future()
 
     def take(done: Future[Any]) -> None:
@@ -223,6 +221,6 @@ def _translated(reference: Any) -> Future[Any]:
 
 
 def _reason(error: RayError) -> str:
-    """One line of the many that Ray says: where the actor could not be made, why."""
+    """Return the one line of Ray's message that says why, such as why the actor could not be made."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return one_line(lines[-1] if "creation task" in lines[0] else lines[0].rstrip("."))

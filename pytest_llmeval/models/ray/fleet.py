@@ -1,6 +1,6 @@
-"""The replicas of one model: they are started, load, are asked, end and are started again.
+"""The replicas of one model: starting and loading them, asking them, and starting them again when they end.
 
-One thread does all of it, event by event. What it knows of Ray is what ``Handle`` says; tests put others in its place.
+One thread does all of it, event by event. It knows Ray only through ``Handle``, which tests replace.
 """
 
 from __future__ import annotations
@@ -12,21 +12,82 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeVar
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
-from pytest_llmeval.models.ray.audits import Audit, Audits
-from pytest_llmeval.models.ray.handle import Handle, Limits, ReplicaLost
-from pytest_llmeval.models.ray.handshake import Handshake, disagreement
-from pytest_llmeval.models.ray.pace import Pace
-from pytest_llmeval.models.ray.replica import Answer
-from pytest_llmeval.models.ray.schedule import Chunk, Entry, Schedule
+from pytest_llmeval.models.ray.replica import Answer, Handle, Handshake, Limits, ReplicaLost, disagreement
+from pytest_llmeval.models.ray.schedule import Chunk, Entry, Pace, Schedule
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import EngineUse, Request
 
-__all__ = ["Fleet"]
+__all__ = [
+    "Audit",
+    "Audits",
+    "Fleet",
+]
+
+
+@dataclass(slots=True, eq=False)
+class Audit:
+    """One audit of the fast path. ``num_lost`` replicas have ended during it."""
+
+    requests: Sequence[Request]
+    found: Future[EngineUse] = field(default_factory=Future)
+    num_lost: int = 0
+
+
+class Audits:
+    """The unfinished audits of the model ``name``. An audit fails when two replicas have ended during it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: set[Future[EngineUse]] = set()
+        self._waiting: list[Audit] = []
+
+    def begin(self, requests: Sequence[Request]) -> Audit:
+        """Return a new audit."""
+        audit = Audit(requests)
+        self._open.add(audit.found)
+        audit.found.add_done_callback(self._open.discard)
+        return audit
+
+    def let_wait(self, audit: Audit) -> None:
+        """Keep an audit for which no replica is ready yet."""
+        self._waiting.append(audit)
+
+    def take_waiting(self) -> list[Audit]:
+        """Remove and return the audits that had no replica."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def settle(self, audit: Audit, done: Future[EngineUse]) -> bool:
+        """Store a replica's result. Return True if the replica ended, so that another one has to be asked."""
+        error = done.exception()
+        if audit.found.done():  # the model has stopped
+            return False
+        if isinstance(error, ReplicaLost) and audit.num_lost == 0:
+            audit.num_lost += 1
+            return True
+        if error is None:
+            audit.found.set_result(done.result())
+        elif isinstance(error, LLMEvalError):
+            audit.found.set_exception(error)
+        else:
+            audit.found.set_exception(ModelError(f"model {self._name}: two replicas ended in the audit: {error}"))
+        return False
+
+    def fail(self, error: Exception) -> None:
+        """Fail all unfinished audits with this error."""
+        for found in list(self._open):
+            found.set_exception(error)
+        self._waiting.clear()
+
+    def cancel(self) -> None:
+        for found in list(self._open):
+            found.cancel()
+
 
 _LOG = logging.getLogger("pytest_llmeval")
 
@@ -35,7 +96,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """The place of one replica, and who is in it now. ``reason`` says why it is empty for good, or has been."""
+    """The place of one replica, and the replica that is in it now."""
 
     number: int
     handle: Handle | None = None
@@ -47,10 +108,10 @@ class _Slot:
 
 
 class Fleet:
-    """Keeps ``num_replicas`` replicas of the model ``name`` at work. ``start`` begins one and does not wait.
+    """Keeps ``num_replicas`` replicas of the model ``name`` at work. ``start`` starts one without waiting for it.
 
-    Of replicas on one machine the first to be there loads alone, so that the others find the files in its caches.
-    ``room`` says what a replica takes and what the cluster has, for a message.
+    The first replica on a machine loads alone, so that the others find the files in the machine's caches. ``room``
+    says what a replica takes and what the cluster has, for a message.
     """
 
     def __init__(
@@ -97,7 +158,7 @@ class Fleet:
         self._thread.start()
 
     def submit(self, samples: Sequence[tuple[Sequence[Request], Hashable]], engine: str | None = None) -> list[Entry]:
-        """Take samples in, each its requests and its header, and return at once what is promised for each."""
+        """Queue samples, each given by its requests and its header, and return the futures of each at once."""
         if self._closed.is_set():
             raise ModelStoppedError(f"model {self._name}: its replicas were ended")
         entries = [
@@ -119,7 +180,7 @@ class Fleet:
         return entries
 
     def audit(self, requests: Sequence[Request]) -> Future[EngineUse]:
-        """What one of the replicas finds when it audits these requests."""
+        """Let one of the replicas audit these requests, and return its result."""
         if self._closed.is_set():
             raise ModelStoppedError(f"model {self._name}: its replicas were ended")
         audit = self._audits.begin(requests)
@@ -127,7 +188,7 @@ class Fleet:
         return audit.found
 
     def close(self) -> None:
-        """End all replicas; what was not answered is cancelled."""
+        """End all replicas and cancel what they have not answered."""
         if not self._closed.is_set():
             self._closed.set()
             self._events.put(None)
@@ -136,17 +197,17 @@ class Fleet:
 
     @property
     def num_open(self) -> int:
-        """How many samples were given to the replicas, or wait for one."""
+        """The number of samples that wait for a replica or are with one."""
         return len(self._open)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many requests each replica has answered, by its number and machine."""
+        """Return how many requests each replica has answered, by its number and machine."""
         return dict(self._counts)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The replicas that ended, each with the reason."""
+        """Return a line for each replica that ended, with the reason."""
         return tuple(self._lost)
 
     # The thread
@@ -179,7 +240,7 @@ class Fleet:
                 slot.handle.end()
 
     def _wait_s(self) -> float:
-        """Until the next thing to do of its own accord (s)."""
+        """Return the seconds until something has to be done without an event."""
         if self._schedule.num_waiting and not self._was_quiet:
             return max(0.0, self._added_at + self._limits.linger_s - time.monotonic())
         return 1.0
@@ -188,11 +249,11 @@ class Fleet:
         return time.monotonic() - self._added_at >= self._limits.linger_s
 
     def _on(self, future: Future[_T], then: Callable[[Future[_T]], None]) -> None:
-        """Let an outcome be an event."""
+        """Turn the outcome of a future into an event."""
         future.add_done_callback(lambda done: self._events.put(lambda: then(done)))
 
     def _stop(self, reason: str) -> None:
-        """The model answers nothing more."""
+        """Stop the model: everything that waits for it, now or later, gets the error."""
         if self._error is None:
             self._error = ModelStoppedError(reason)
             if not self.first.done():
@@ -202,7 +263,7 @@ class Fleet:
         self._audits.fail(self._error)
 
     def _stop_for(self, defect: Exception) -> None:
-        """Of a defect the thread must not end: whoever waits for a reply, or asks later, would wait for ever."""
+        """Stop the model for a defect of ours. If the thread just ended, whoever asks would wait for ever."""
         _LOG.debug("the replicas' thread failed", exc_info=defect)
         self._stop(f"model {self._name}: {describe(defect)}")
 
@@ -226,7 +287,7 @@ class Fleet:
         self._load_next(slot.node)
 
     def _load_next(self, node: str) -> None:
-        """On a machine where one has loaded all may; else one may, while no other does."""
+        """Let replicas on a machine load: all of them once one has loaded, one at a time before that."""
         here = [slot for slot in self._slots if slot.node == node]
         waiting = [slot for slot in here if slot.state == "waiting"]
         if node not in self._loaded_nodes:
@@ -336,7 +397,7 @@ class Fleet:
         self._counts[where] += sum(len(entry.requests) for entry in chunk.entries)
 
     def _keep_pace(self, chunk: Chunk, seconds: float) -> None:
-        """Learn from a chunk that was answered; the replica begins its next one."""
+        """Adapt the size of chunks to the time that an answered one took, and note when the next one began."""
         if self._pace is None:
             return
         self._pace.took(len(chunk.entries), seconds)
@@ -370,7 +431,7 @@ class Fleet:
     # Ending
 
     def _on_lost(self, slot: _Slot, handle: Handle, error: BaseException | None) -> None:
-        """A replica has ended, and another takes its place."""
+        """Start another replica in the place of one that has ended."""
         if slot.handle is not handle or self._closed.is_set():
             return
         reason = f"replica {slot.number}{f' on {slot.place}' if slot.place else ''}: {error}"

@@ -1,4 +1,4 @@
-"""The way from ``--llm-ray`` to a model that is ready to be asked."""
+"""Loads the model of a session with ``--llm-ray``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
+from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.model import AuditedReplicatedModel, ReplicatedModel
-from pytest_llmeval.models.ray.needs import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.replica import Loading
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -21,14 +21,11 @@ __all__ = ["check_replicas", "load_replicas"]
 
 
 _MOST_PER_CORE = 64
-"""Of replicas: each is a process, and those that wait for something else may well be more than cores."""
+"""The most replicas for each core. They may be more than cores, since a replica can spend its time waiting."""
 
 
 def check_replicas(specs: Sequence[ModelSpec], settings: ModelSettings, replicas: ReplicaSettings) -> None:
-    """Refuse, within milliseconds, a session without a model that can have replicas on Ray.
-
-    Raises ``OptionError`` and ``ModelError``.
-    """
+    """Raise ``OptionError`` or ``ModelError``, within milliseconds, if no model can have replicas on Ray."""
     if not any(spec.kind.takes_replicas for spec in specs):
         names = ", ".join(spec.name for spec in specs) or "no --llm-model"
         raise OptionError(f"--llm-ray is for checkpoints and python:MODULE:NAME; found {names}: leave --llm-ray out")
@@ -48,10 +45,10 @@ def load_replicas(
     chunk_size: int,
     import_paths: tuple[str, ...] = (),
 ) -> ReplicatedModel:
-    """Start the replicas and wait for the first. Raises ``ModelError`` and ``OptionError``.
+    """Start the replicas and wait for the first one. Raise ``ModelError`` or ``OptionError``.
 
-    ``chunk_size`` is the most samples that a replica is asked for together. ``import_paths`` are where Python code of
-    the user's is found.
+    A replica is asked for at most ``chunk_size`` samples together. The user's Python code is found in
+    ``import_paths``.
     """
     try:
         from pytest_llmeval.models.ray.actors import Cluster
@@ -91,7 +88,7 @@ def load_replicas(
 
 
 def this_machine() -> dict[str, float]:
-    """What this machine has, by Ray's names of resources."""
+    """Return the resources of this machine, by Ray's names."""
     return {"CPU": _num_cores(), "GPU": num_visible_gpus(os.environ)}
 
 
@@ -101,7 +98,7 @@ def _num_cores() -> int:
 
 
 def _check_room(needs: Needs) -> None:
-    """Replicas without room on this machine would be waited for in vain, and thousands of processes stop it."""
+    """Refuse more replicas than this machine has room for: they would never start, or would overload it."""
     machine = this_machine()
     cores, num_gpus = int(machine["CPU"]), machine["GPU"]
     if needs.count > cores * _MOST_PER_CORE:

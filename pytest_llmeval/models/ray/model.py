@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Failed, UniformBackend
 from pytest_llmeval.models.ray.fleet import Fleet
-from pytest_llmeval.models.ray.handshake import Handshake
+from pytest_llmeval.models.ray.replica import Handshake
 from pytest_llmeval.types import (
     EmbeddingRequest,
     EngineUse,
@@ -27,14 +27,15 @@ from pytest_llmeval.types import (
 __all__ = ["AuditedReplicatedModel", "ReplicatedModel", "header_of"]
 
 _HEADER_CHARACTERS = 200
-"""Samples whose prompts agree so far are taken to share a header: instructions, few-shot examples."""
+"""Prompts that agree in so many characters are taken to share a header, such as few-shot examples."""
 _CHUNKS_PER_REPLICA = 3
-"""Half of what is open at once: two chunks are with each replica, and others wait, done or not."""
+"""Half of the chunks that are open at once: each replica has two, and others wait or are done."""
 
 
 class ReplicatedModel(UniformBackend):
-    """Gives samples to the replicas of ``fleet``, and is known as one model. ``engine`` plain has all of them scored
-    plain.
+    """One model that gives its samples to the replicas of ``fleet``.
+
+    With ``engine`` plain, the replicas use the slow path for everything.
     """
 
     def __init__(
@@ -60,29 +61,29 @@ class ReplicatedModel(UniformBackend):
 
     @property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """That of the replicas, with their number."""
+        """The identity that all replicas share, with their number."""
         return self._identity
 
     @property
     def num_concurrent(self) -> int:
-        """Requests that are worth having at once."""
+        """How many requests are worth having in flight at once."""
         return _CHUNKS_PER_REPLICA * self._chunk_size * self._num_replicas
 
     @property
     def num_in_flight(self) -> int:
-        """Requests that were not answered yet."""
+        """How many requests are not answered yet."""
         return self._fleet.num_open
 
     @property
     def server_use(self) -> ServerUse:
-        """What each replica has answered, and those that ended; the same object as long as nothing has changed."""
+        """The counts of each replica and those that ended; the same object as long as nothing has changed."""
         counts, ended = self._fleet.counts, _counted(self._fleet.lost)
         if counts != self._use.replicas or ended != self._use.ended:
             self._use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=ended)
         return self._use
 
     def submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
-        """See ``BackgroundModel``. The requests of one call stay together."""
+        """Queue requests, as in ``BackgroundModel``. The requests of one call go to the same replica."""
         self._check_process()
         if not requests:
             return []
@@ -90,29 +91,29 @@ class ReplicatedModel(UniformBackend):
         return list(entry.futures)
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
-        """See ``Backend``. Each request is a sample of its own."""
+        """Answer requests, as in ``Backend``. Each request may go to another replica."""
         self._check_process()
         listener = self.take_listener()
         samples: list[tuple[Sequence[Request], Hashable]] = [([request], header_of(request)) for request in requests]
         return self.await_all([entry.futures[0] for entry in self._fleet.submit(samples, self._engine)], listener)
 
     def _check_process(self) -> None:
-        """A forked process has not the thread that asks the replicas: it would wait for ever."""
+        """Raise ``ModelError`` in a forked process, which lacks the thread that asks the replicas."""
         if os.getpid() != self._process:
             raise ModelError(f"model {self.identity.name}: its replicas cannot be asked from a forked process")
 
     def close(self) -> None:
-        """End the replicas, and what was started for them."""
+        """End the replicas and the cluster that was started for them."""
         self._fleet.close()
         if self._on_close is not None:
             self._on_close()
 
 
 class AuditedReplicatedModel(ReplicatedModel):
-    """One whose replicas audit their fast path."""
+    """A ``ReplicatedModel`` whose replicas audit their fast path."""
 
     def audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
-        """The same model, or one that scores everything plain, as the audit in one of the replicas finds."""
+        """Audit in one of the replicas. Return this model, or one that uses the slow path if the audit says so."""
         self._check_process()
         use = self._fleet.audit(requests).result()
         if use.engine == "tree" or str(self.identity.details.get("engine", "")).startswith("plain"):
@@ -124,12 +125,12 @@ class AuditedReplicatedModel(ReplicatedModel):
 
 
 def _counted(lost: Sequence[str]) -> tuple[str, ...]:
-    """Each reason once; a replica that is started again has its number, and may end again."""
+    """Count equal reasons. A replica that is started again keeps its number and may end again."""
     return tuple(reason if num == 1 else f"{reason} ({num} times)" for reason, num in Counter(lost).items())
 
 
 def header_of(request: Request) -> Hashable:
-    """What stands for the beginning of a request's prompt; None where the prompt is short."""
+    """Return a key for the beginning of a request's prompt, or None if the prompt is short."""
     match request:
         case LoglikelihoodRequest():
             prompt = request.context

@@ -1,4 +1,4 @@
-"""One replica, in the process that a replica has to itself: it loads the model and answers chunks. Knows no Ray."""
+"""One replica of a model: what it does in its own process, and the ``Handle`` by which others see it. Knows no Ray."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
-from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.registry import load_model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -26,16 +26,108 @@ from pytest_llmeval.types import (
     GenerateRequest,
     LoglikelihoodRequest,
     LoglikelihoodRollingRequest,
+    ModelIdentity,
     Request,
     Response,
 )
 
-__all__ = ["Answer", "Loading", "Replica"]
+__all__ = ["Answer", "Handle", "Handshake", "Limits", "Loading", "Replica", "ReplicaLost", "disagreement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handshake:
+    """A replica's description of itself. All replicas of a model have to agree in ``properties``.
+
+    ``versions`` are those of the packages that decide numbers, by name; None if one is not installed. ``place`` names
+    the machine. ``has_audit`` says whether the model audits its fast path. ``num_at_once`` is the number of concurrent
+    calls of a model that is called for one request at a time; None for a model that answers many in one pass.
+    """
+
+    place: str
+    identity: ModelIdentity
+    versions: Mapping[str, str | None]
+    has_audit: bool = False
+    num_at_once: int | None = None
+    properties: Mapping[str, str | None] = field(init=False)
+    """Everything that has to be equal in all replicas."""
+
+    def __post_init__(self) -> None:
+        identity = self.identity
+        found: dict[str, str | None] = {
+            **self.versions,
+            "name": identity.name,
+            "backend": identity.backend,
+            "revision": identity.revision,
+            "dtype": identity.dtype,
+            "device": None if identity.device is None else identity.device.partition(":")[0],
+            "weights and settings": identity.fingerprint,
+        }
+        object.__setattr__(self, "properties", found)
+
+
+def disagreement(one: Handshake, other: Handshake) -> str | None:
+    """Describe what differs between two replicas, with both values; return None if they agree."""
+    names = [*one.properties, *(name for name in other.properties if name not in one.properties)]
+    found = [
+        f"{name} ({_shown(one.properties.get(name))} on {one.place}, {_shown(other.properties.get(name))} on "
+        f"{other.place})"
+        for name in names
+        if one.properties.get(name) != other.properties.get(name)
+    ]
+    return ", ".join(found) or None
+
+
+def _shown(value: str | None) -> str:
+    """Shorten a hash to its first digits."""
+    if value is None:
+        return "none"
+    return value[:12] if len(value) == 64 else value
+
+
+class ReplicaLost(Exception):
+    """The replica's process, or its machine, has ended. ``str()`` says how, in one line."""
+
+
+class Handle(Protocol):
+    """A replica as seen from the session. Every future raises ``ReplicaLost`` when the replica ends."""
+
+    def where(self) -> Future[str]:
+        """Return a future of the machine's name, which is done when the replica has room there."""
+
+    def load(self) -> Future[Handshake]: ...
+
+    def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> Future[Any]: ...
+
+    def withdraw(self, number: int) -> Future[bool]: ...
+
+    def audit(self, requests: Sequence[Request]) -> Future[EngineUse]: ...
+
+    def watch(self) -> Future[None]:
+        """Return a future that is done only when the replica ends."""
+
+    def end(self) -> None:
+        """End the replica's process. Calls that are under way raise ``ReplicaLost``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long replicas are waited for, and how often they are started again.
+
+    A chunk waits ``linger_s`` after its last sample for more. A replica is given up after ``max_failed_starts`` failed
+    starts in a row, or after more than ``restarts_per_replica`` restarts on average. The model stops when it has no
+    replica for ``patience_s``.
+    """
+
+    linger_s: float = 0.01
+    max_failed_starts: int = 3
+    restarts_per_replica: int = 8
+    patience_s: float = 300.0
+
 
 _LOG = logging.getLogger("pytest_llmeval")
 
 Answer: TypeAlias = list[Response | Failed] | ModelError
-"""Of one sample: a response, or the ``RequestError`` in its place, for each of its requests; or what failed all."""
+"""The answer to one sample: a response or a ``RequestError`` for each of its requests, or the error of all."""
 
 _METHODS = {
     LoglikelihoodRequest: "loglikelihood",
@@ -49,8 +141,8 @@ _BROKEN_DEVICE_EXIT = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """What a replica loads, and where its code and relative paths are looked for: in the folder of the session, where
-    the replica's machine has it, and in ``import_paths``.
+    """The model that a replica loads, and where its code and relative paths are found: in the session's folder, if the
+    replica's machine has it, and in ``import_paths``.
     """
 
     spec: ModelSpec
@@ -60,7 +152,7 @@ class Loading:
 
 
 class Replica:
-    """Answers chunks, one after another, from one thread; ``withdraw`` is called from another one."""
+    """The replica in its own process. One thread answers chunks one after another; another one calls ``withdraw``."""
 
     def __init__(self, loading: Loading, place: str = "") -> None:
         self._loading = loading
@@ -71,7 +163,7 @@ class Replica:
         self._last_begun = -1
 
     def load(self) -> Handshake:
-        """Load the model. Raises ``ModelError`` or ``OptionError``, which name the machine."""
+        """Load the model. Raise ``ModelError`` or ``OptionError`` with the machine's name."""
         if Path(self._loading.folder).is_dir():
             os.chdir(self._loading.folder)
         sys.path[:0] = [path for path in self._loading.import_paths if path not in sys.path]
@@ -94,10 +186,10 @@ class Replica:
         )
 
     def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> list[Answer] | None:
-        """The answer to each sample of a chunk; None for one that was withdrawn.
+        """Return the answer to each sample of a chunk, or None if the chunk was withdrawn.
 
-        Where the call for all fails, each sample is asked for alone, to know which is to blame. A device that cannot go
-        on ends the process: in it every later call would fail.
+        If the call for all samples fails, each is asked alone, to know which one is to blame. A broken device ends the
+        process, since every later call would fail in it.
         """
         with self._lock:
             if number in self._withdrawn:
@@ -107,7 +199,7 @@ class Replica:
         return self._answers(samples, self._model.as_plain() if engine == "plain" else self._model)
 
     def withdraw(self, number: int) -> bool:
-        """Take a chunk back that was given and not begun. False where it was begun: chunks come in their order."""
+        """Withdraw a chunk that was not begun. Return False if it was: chunks are begun in their order."""
         with self._lock:
             if number <= self._last_begun:
                 return False
@@ -115,7 +207,7 @@ class Replica:
             return True
 
     def audit(self, requests: Sequence[Request]) -> EngineUse:
-        """What the model's own audit of these requests finds."""
+        """Return the result of the model's own audit of these requests."""
         try:
             return cast("EngineUse", self._model.audit(requests)[1])
         except Exception as error:
@@ -132,7 +224,7 @@ class Replica:
         return [[next(responses) for _ in sample] for sample in samples]
 
     def _failure(self, error: Exception) -> ModelError:
-        """What is raised in the session for what the model raised here."""
+        """Return the error that the session raises for an error of the model here."""
         if _is_device_broken(error):
             _LOG.error("the device is broken: %s", describe(error))
             os._exit(_BROKEN_DEVICE_EXIT)
@@ -143,7 +235,7 @@ class Replica:
 
 
 def _ask(model: Any, requests: Sequence[Request]) -> list[Response | Failed]:
-    """Responses in order; requests of one kind reach the model in one call."""
+    """Return the responses in order. Requests of one kind reach the model in one call."""
     kinds: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
         kinds.setdefault(_method_of(request), []).append(place)
@@ -166,7 +258,7 @@ def _method_of(request: Request) -> str:
 
 
 def _sendable(response: object) -> Any:
-    """An error in a form that survives the way to the session, whatever arguments its class takes."""
+    """Return an error that can be pickled, whatever arguments the class of the original takes."""
     if not isinstance(response, RequestError):
         return response
     return LeftOutError(str(response)) if isinstance(response, LeftOutError) else RequestError(str(response))

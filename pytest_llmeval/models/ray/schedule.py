@@ -1,4 +1,4 @@
-"""Which replica is asked which samples next. Pure: no Ray, no clock, no threads.
+"""Decides which replica is asked which samples next. Pure: no Ray, no clock, no threads.
 
 Samples wait in the order in which they were given, which is the order in which their tests run. A replica gets chunks
 of them, two at a time: one that it works on, and one that it begins at once afterwards. Towards the end chunks shrink
@@ -20,20 +20,21 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.types import Request, Response
 
-__all__ = ["Chunk", "Entry", "Schedule"]
+__all__ = ["Chunk", "Entry", "Pace", "Schedule"]
+
 
 _MAX_DEATHS = 2
 _SMALLEST_PART = 16
-"""A chunk of the last samples is no smaller than this part of a full one."""
+"""The last chunks are no smaller than this fraction (1/16) of a full one."""
 _NUM_HEADERS = 4
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Entry:
-    """The requests of one sample, which stay together, and what was promised for them.
+    """The requests of one sample, which stay together, and their futures.
 
-    ``number`` is its place in the order of all. Entries of one ``header`` begin with the same text; None for no text
-    that others share. ``engine`` is how its log-likelihoods are to be computed, None as the model chooses.
+    ``number`` is the place in the order of all entries. Entries with the same ``header`` begin with the same text;
+    None means that no text is shared. ``engine`` is how the log-likelihoods are computed; None leaves it to the model.
     ``num_deaths`` counts replicas that ended while they worked on this entry alone.
     """
 
@@ -46,11 +47,11 @@ class Entry:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether an answer is still waited for."""
+        """Tell whether anybody still waits for the answer."""
         return not self.futures or any(not future.done() for future in self.futures)
 
     def resolve(self, answer: list[Response | Failed] | ModelError) -> None:
-        """Keep the promise, unless that was done before."""
+        """Set the results of the futures that are not done."""
         if isinstance(answer, ModelError):
             self.fail(answer)
             return
@@ -59,7 +60,7 @@ class Entry:
                 future.set_result(response)
 
     def fail(self, error: ModelError) -> None:
-        """Let whoever waits hear of an error, unless there was an answer before."""
+        """Set the error on the futures that are not done."""
         for future in self.futures:
             if not future.done() and future.set_running_or_notify_cancel():
                 future.set_exception(error)
@@ -67,7 +68,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Samples that a replica is asked for together. ``is_alone``: one sample that may end its replica."""
+    """Samples that a replica is asked for together. ``is_alone`` marks a single sample that may end its replica."""
 
     number: int
     replica: object
@@ -78,7 +79,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class _Work:
-    """What a replica has: its chunks in the order in which it works on them, and the headers that it met last."""
+    """A replica's chunks, in the order in which it works on them, and the headers that it met last."""
 
     chunks: list[Chunk] = field(default_factory=list)
     headers: OrderedDict[Hashable, None] = field(default_factory=OrderedDict)
@@ -102,29 +103,29 @@ class Schedule:
 
     @property
     def num_waiting(self) -> int:
-        """Samples that no replica has."""
+        """The number of samples that no replica has."""
         return len(self._waiting) + len(self._suspects)
 
     def load_of(self, replica: object) -> int:
-        """How many chunks a replica has."""
+        """Return how many chunks a replica has."""
         return len(self._works[replica].chunks)
 
     def chunks_of(self, replica: object) -> Sequence[Chunk]:
-        """The chunks of a replica in their order; none of one that has ended."""
+        """Return the chunks of a replica in their order; none if the replica has ended."""
         work = self._works.get(replica)
         return () if work is None else tuple(work.chunks)
 
     def join(self, replica: object) -> None:
-        """One more replica is ready."""
+        """Add a replica that is ready."""
         self._works[replica] = _Work()
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Samples wait from now on."""
+        """Add samples to those that wait."""
         for entry in entries:
             bisect.insort(self._waiting, entry, key=lambda one: one.number)
 
     def remaining(self) -> list[Entry]:
-        """All samples that were not answered, wherever they are."""
+        """Return all samples that are not answered, whether they wait or are with a replica."""
         works = self._works.values()
         return [
             *self._suspects,
@@ -135,10 +136,10 @@ class Schedule:
     # Giving
 
     def give(self, *, is_quiet: bool) -> list[Chunk]:
-        """The chunks that replicas are to have now, in this order.
+        """Return the chunks that replicas get now, in this order.
 
-        ``is_quiet``: no more samples are about to come. Else only full chunks are given, as the next sample may belong
-        to the same one.
+        With ``is_quiet`` no more samples are expected. Without it only full chunks are returned, because the next
+        sample may belong to the same chunk.
         """
         has_room = any(len(work.chunks) < self._max_in_flight for work in self._works.values())
         has_work = self._suspects or (self._waiting if is_quiet else len(self._waiting) >= self.chunk_size)
@@ -170,7 +171,7 @@ class Schedule:
         return None
 
     def _size(self, *, is_quiet: bool) -> int:
-        """How many samples the next chunk has; 0 for none yet."""
+        """Return the size of the next chunk; 0 if there is none yet."""
         num_waiting = len(self._waiting)
         if num_waiting >= self.chunk_size and not is_quiet:
             return self.chunk_size
@@ -181,8 +182,10 @@ class Schedule:
         return min(self.chunk_size, num_waiting, max(share, smallest))
 
     def _take(self, work: _Work, size: int) -> list[Entry]:
-        """The next chunk's samples: those of a header that the replica has met, else of one that none has, else the
-        oldest; then the oldest others.
+        """Remove and return the next chunk's samples.
+
+        They share a header that the replica has met, else one that no replica has met, else that of the oldest sample.
+        The oldest others fill the chunk.
         """
         first = self._first_for(work)
         chosen = [entry for entry in self._waiting if (entry.header, entry.engine) == (first.header, first.engine)]
@@ -201,7 +204,9 @@ class Schedule:
         return sorted(chosen, key=lambda entry: entry.number)
 
     def _first_for(self, work: _Work) -> Entry:
-        """The sample that decides a chunk's header. The oldest is waited for: it is not passed over for long."""
+        """Return the sample whose header a chunk has. The oldest sample is never passed over for long, since its test
+        waits for it.
+        """
         oldest = self._waiting[0]
         patience = self._max_in_flight * self.chunk_size * len(self._works)
         near = [entry for entry in self._waiting if entry.number - oldest.number < patience]
@@ -213,7 +218,7 @@ class Schedule:
     # What comes back
 
     def ask_back(self) -> Iterator[Chunk]:
-        """Chunks that replicas may not have begun, for as many others as have nothing to do: ask for them back."""
+        """Choose chunks to withdraw from replicas that may not have begun them, one for each idle replica."""
         if self.num_waiting:
             return
         num_idle = sum(not work.chunks for work in self._works.values())
@@ -227,18 +232,18 @@ class Schedule:
             yield largest
 
     def settle_asked_back(self, chunk: Chunk, *, was_given: bool) -> None:
-        """A replica has given a chunk back, or has begun it, or has ended."""
+        """Note the outcome of a withdrawal: the replica gave the chunk back, had begun it, or has ended."""
         self._num_asked_back -= 1
         if was_given:
             self.take_back(chunk)
 
     def take_back(self, chunk: Chunk) -> None:
-        """The samples of a chunk that was not answered wait again, unless they do already."""
+        """Let the samples of an unanswered chunk wait again, unless they do already."""
         if self._remove(chunk):
             self.add(chunk.entries)
 
     def answered(self, chunk: Chunk) -> bool:
-        """Take a chunk as answered; False where its replica has left before, and its samples went elsewhere."""
+        """Remove an answered chunk. Return False if its replica had left, so that its samples went elsewhere."""
         return self._remove(chunk)
 
     def _remove(self, chunk: Chunk) -> bool:
@@ -249,10 +254,10 @@ class Schedule:
         return True
 
     def leave(self, replica: object) -> list[Entry]:
-        """A replica has ended. Returns the samples that are given up: two replicas ended with each of them alone.
+        """Remove a replica that has ended. Return samples that are given up, because each has ended two replicas alone.
 
-        It worked on the first of its chunks: one of its samples may have ended it, so each is asked for alone. The
-        others wait again.
+        The replica worked on the first of its chunks. Any of that chunk's samples may have ended it, so each is asked
+        for alone. The samples of its other chunks wait again.
         """
         work = self._works.pop(replica, None)
         if work is None or not work.chunks:
@@ -268,3 +273,26 @@ class Schedule:
             else:
                 self._suspects.append(entry)
         return given_up
+
+
+_SECONDS_OF_CHUNK = 0.5
+
+
+class Pace:
+    """The size of the chunks of a model that is called for one sample at a time: about half a second of work.
+
+    Replies reach the session and its store with their chunk, so that at most one chunk's replies are lost with a
+    replica. (A model that answers many requests in one pass gets larger chunks.) The size begins at ``num_at_once``,
+    the number of concurrent calls, is never below it nor above ``most``, and at most doubles from one chunk to the
+    next.
+    """
+
+    def __init__(self, *, num_at_once: int, most: int) -> None:
+        self._least = min(num_at_once, most)
+        self._most = most
+        self.size = self._least
+
+    def took(self, num_samples: int, seconds: float) -> None:
+        """Adapt the size to a chunk of ``num_samples`` that took ``seconds``."""
+        fitting = _SECONDS_OF_CHUNK * num_samples / max(seconds, 1e-9)
+        self.size = max(self._least, min(self._most, int(min(fitting, 2 * self.size))))

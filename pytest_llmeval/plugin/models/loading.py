@@ -100,7 +100,7 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
     _check_ray(settings, model_settings)
     if loads:
         if settings.ray is not None and ":" in settings.ray:
-            from pytest_llmeval.models.ray.address import check_reachable
+            from pytest_llmeval.models.ray.cluster import check_reachable
 
             check_reachable(settings.ray)
         for spec in settings.all_specs:

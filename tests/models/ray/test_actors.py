@@ -17,8 +17,8 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.ray import actors
-from pytest_llmeval.models.ray.handle import ReplicaLost
-from pytest_llmeval.models.ray.needs import Needs
+from pytest_llmeval.models.ray.cluster import Needs
+from pytest_llmeval.models.ray.replica import ReplicaLost
 
 
 class FakeRay:

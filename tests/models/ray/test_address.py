@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.ray import address as address_module
-from pytest_llmeval.models.ray.address import check_reachable
+from pytest_llmeval.models.ray import cluster as address_module
+from pytest_llmeval.models.ray.cluster import check_reachable
 
 
 @contextmanager

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.ray import fleet as fleet_module
 from pytest_llmeval.models.ray.fleet import Fleet
-from pytest_llmeval.models.ray.handle import Limits, ReplicaLost
-from pytest_llmeval.models.ray.handshake import Handshake
 from pytest_llmeval.models.ray.model import ReplicatedModel, header_of
+from pytest_llmeval.models.ray.replica import Handshake, Limits, ReplicaLost
 from pytest_llmeval.models.ray.schedule import Entry
 from pytest_llmeval.types import EngineUse, GenerateRequest, GenerateResponse, Message, ModelIdentity, Request
 from tests.properties import examples

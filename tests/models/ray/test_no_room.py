@@ -8,7 +8,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.models.ray import loading
-from pytest_llmeval.models.ray.needs import Needs
+from pytest_llmeval.models.ray.cluster import Needs
 
 
 def test_auto_without_a_cluster_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.ray.pace import Pace
+from pytest_llmeval.models.ray.schedule import Pace
 
 
 def test_an_agent_of_half_a_minute_is_asked_for_one_at_a_time() -> None:

@@ -27,10 +27,9 @@ from pytest_llmeval.errors import (
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.ray import loading as loading_module
 from pytest_llmeval.models.ray import replica as replica_module
-from pytest_llmeval.models.ray.handshake import Handshake, disagreement
+from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.loading import check_replicas, load_replicas, this_machine
-from pytest_llmeval.models.ray.needs import Needs, find_needs, machines_in_words
-from pytest_llmeval.models.ray.replica import Loading, Replica
+from pytest_llmeval.models.ray.replica import Handshake, Loading, Replica, disagreement
 from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
