@@ -166,12 +166,13 @@ def test_a_conftest_that_exits_when_it_is_loaded(llm_pytester: pytest.Pytester, 
 
 @pytest.mark.parametrize("hook", ["logstart(nodeid)", "logfinish(nodeid)", "logreport(report)"])
 def test_a_hook_that_ends_the_session_as_a_gate_is_logged(llm_pytester: pytest.Pytester, hook: str) -> None:
-    """A gate that fails has failed before others hear of it."""
+    """A gate that fails has failed before others hear of it. In the loop sys.exit() is an internal error for pytest."""
     nodeid = "report.nodeid" if "report" in hook else "nodeid"
     ends = f"\nimport sys\ndef pytest_runtest_{hook}:\n    if 'gate[' in {nodeid}:\n        sys.exit(0)\n"
     conftest(llm_pytester, ends)
     llm_pytester.makefile(".yaml", sums=SUMS + "gates: [accuracy > 0.9]\n")
-    assert llm_pytester.runpytest_subprocess("-p", "no:xdist", "sums.yaml").ret == 1
+    result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == exit_code(llm_pytester) == pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.mark.parametrize(
@@ -263,33 +264,6 @@ def test_a_test_that_is_expected_to_fail_and_records_nothing(llm_pytester: pytes
     result = llm_pytester.runpytest(*workers, "--llm-gate=own: accuracy >= 0")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*1 of 2 samples unscored*"])
-
-
-def test_the_first_of_several_tries_counts(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
-    """Under ``--llm-strict`` other plugins run wrong answers again, until a model that guesses is right."""
-    again = (
-        "\nclass Guesses(FakeModel):\n    calls = 0\n"
-        "    def generate(self, requests):\n        Guesses.calls += 1\n"
-        "        right = {'1 + 1': '2', '2 + 3': '5', '4 + 4': '8', '5 + 4': '9'}\n"
-        "        answers = [right[request.prompt[:5]] if Guesses.calls > 4 else '0' for request in requests]\n"
-        "        return [GenerateResponse(text=answer) for answer in answers]\n"
-        "\n@pytest.fixture(scope='session')\ndef llm_model():\n    return Guesses()\n"
-        "\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol(item, nextitem):\n"
-        "    from _pytest.runner import runtestprotocol\n"
-        "    for _ in range(3):\n        item._initrequest()\n"
-        "        reports = runtestprotocol(item, nextitem=nextitem, log=False)\n"
-        "        for report in reports:\n            item.ihook.pytest_runtest_logreport(report=report)\n"
-        "    return True\n"
-    )
-    conftest(llm_pytester, again)
-    llm_pytester.makefile(".yaml", sums=SUMS)
-    arguments = ("--llm-strict", "--llm-batch-size=1", "--llm-report=out.json", "sums.yaml")
-    assert llm_pytester.runpytest(*workers, *arguments).ret == 1
-    report = json.loads((llm_pytester.path / "out.json").read_text("utf-8"))
-    assert report["suites"][0]["num_scored"] == 4
-    assert {record["status"] for record in report["records"]} >= {"wrong"}
-    if workers[0] == "-p":  # with workers each has a model of its own
-        assert [record["status"] for record in report["records"]] == ["wrong", "wrong", "correct", "correct"]
 
 
 def test_a_folder_that_takes_the_place_of_a_report(llm_pytester: pytest.Pytester) -> None:

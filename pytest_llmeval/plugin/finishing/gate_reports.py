@@ -93,12 +93,12 @@ def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
     return "::".join([*levels, f"gate[{escape_text(name)}]"])
 
 
-def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateResult, ...]:
+def decide_and_log(session: pytest.Session, gathered: LLMSession) -> None:
     """Decide the gates of a session that has run, and let pytest know."""
     config = session.config
     settings = config.stash[settings_key]
     if gathered.report is None or not (gathered.has_suites or settings.asks_for_gates):
-        return ()
+        return
     results: list[GateResult] = []
     try:
         read_baseline(config, settings)  # that of the ini file, where no model was named
@@ -113,9 +113,8 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> tuple[GateR
     )
     if any(result.outcome == "failed" for result in results):
         gathered.fail(session)  # before others hear of it, and may end the session
-    gathered.gates_are_decided()
+    gathered.take_gates(results)
     log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
-    return tuple(results)
 
 
 def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dict[str, str]) -> None:
@@ -127,13 +126,14 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     terminal = manager.get_plugin("terminalreporter")
     if terminal is not None and results:
         # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
-        terminal.ensure_newline() if terminal.currentfspath else terminal.write_line("")
+        terminal.ensure_newline() if getattr(terminal, "currentfspath", None) else terminal.write_line("")
         # Another reporter (pytest-sugar) may not expect a word between its lines.
         is_usual = type(terminal) is pytest.TerminalReporter
         if is_usual and session.config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) <= 0:
             # The dots of gates stand behind a word of their own, not behind the file of a suite.
             terminal.write("gates ")
             starts = manager.subset_hook_caller("pytest_runtest_logstart", remove_plugins=[terminal])
+    collected = session.testscollected
     session.testscollected += len(results)  # or the terminal's progress passes 100%
     option = session.config.option
     max_failures, option.maxfail = option.maxfail, 0  # -x stops what comes after a failure, and nothing does
@@ -150,6 +150,8 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
             finishes(nodeid=nodeid, location=location)
     finally:
         option.maxfail = max_failures
+        if not collected:
+            session.testscollected = 0  # of which pytest makes its status
 
 
 def _report(

@@ -83,6 +83,7 @@ class Reporting:
         self._is_armed = False
         self._uncollected: dict[str, str] = {}
         self._failed: set[str] = set()
+        self._wrong_again: set[str] = set()
 
     @property
     def _session(self) -> LLMSession | None:
@@ -99,6 +100,10 @@ class Reporting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._failed.add(report.nodeid)  # also before anything of ours has run
+        if "llm_wrong_again" in report.__dict__:
+            if report.nodeid in self._wrong_again:
+                del report.__dict__["llm_wrong_again"]  # counted
+            self._wrong_again.add(report.nodeid)
         session = llm_session(self._config) if "llm_payload" in report.__dict__ else self._session
         if session is not None:
             session.add(report)
@@ -110,13 +115,21 @@ class Reporting:
             return "wrong", "w", ("WRONG", {"yellow": True})
         if report.passed and report.when == "call" and status == "unscored":
             return "unscored", "u", ("UNSCORED", {"yellow": True})
+        if report.passed and "llm_wrong_again" in report.__dict__:
+            return "wrong", "", ""  # the letter is that of the test, which fails
         return None
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Decide gates when all tests have run, so that pytest tells every plugin the status that they bring about."""
         self._is_armed = runs_tests(self._config) and not (
             session.testsfailed and not self._config.option.continue_on_collection_errors
         )
+        result = yield
+        self._finish(session)
+        if self._session is not None and self._session.has_failed and not session.testsfailed:
+            session.testsfailed = 1  # pytest makes the status of it, and knows of nothing else that has failed
+        return result
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -129,17 +142,21 @@ class Reporting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Before others write what they heard of tests: gates are among them."""
-        if self._session is not None:
-            for nodeid, reason in self._uncollected.items():
-                self._session.cannot_collect(nodeid, reason)
-            self._session.finish(session, self._failed)
-            if self._is_armed and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
-                from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
+        """Decide the gates of a session that was stopped, before others write what they heard of tests."""
+        self._finish(session)
 
-                self._session.gates = decide_and_log(session, self._session)
-            elif session.testsfailed and runs_tests(self._config):
-                self._session.fail(session)  # what could not be collected stopped it
+    def _finish(self, session: pytest.Session) -> None:
+        if self._session is None or self._session.report is not None:
+            return
+        for nodeid, reason in self._uncollected.items():
+            self._session.cannot_collect(nodeid, reason)
+        self._session.finish(session, self._failed)
+        if self._is_armed and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
+            from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
+
+            decide_and_log(session, self._session)
+        elif session.testsfailed and runs_tests(self._config):
+            self._session.fail(session)  # what could not be collected stopped it
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:

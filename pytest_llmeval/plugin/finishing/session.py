@@ -50,6 +50,8 @@ class LLMSession:
         self._start_s = time.monotonic()  # the clock on the wall may be set meanwhile
         self._unrecorded: dict[str, Unrecorded] = {}
         self._lost: dict[str, str] = {}
+        self._wrong_tests: set[str] = set()  # under --llm-strict
+        self._expected_to_fail: set[str] = set()
         self._num_taken_over = 0
         self._num_requests_written: dict[tuple[str | None, str, str], int] = {}
         self._absent: dict[str, SuiteInfo] = {}
@@ -63,7 +65,7 @@ class LLMSession:
         self.gates: tuple[GateResult, ...] = ()
         self._store_problems: dict[str, None] = {}
         self._store_flaws: dict[str, StoreFlaws] = {}
-        self._has_failed = False
+        self.has_failed = False
         self._is_open = False
         self._awaits_gates = settings.asks_for_gates
         self._shows_texts = shows_texts(config)
@@ -71,7 +73,7 @@ class LLMSession:
 
     def fail(self, session: pytest.Session) -> None:
         """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
-        self._has_failed = True
+        self.has_failed = True
         session.exitstatus = self.exit_code(session.exitstatus)
 
     def exit_code(self, found: object) -> Any:
@@ -83,7 +85,7 @@ class LLMSession:
         """
         if found and found != pytest.ExitCode.NO_TESTS_COLLECTED:
             return found
-        if self._has_failed or self._is_open or self._awaits_gates:
+        if self.has_failed or self._is_open or self._awaits_gates:
             return pytest.ExitCode.TESTS_FAILED
         return pytest.ExitCode.NO_TESTS_COLLECTED if self._has_lost_all else found
 
@@ -93,8 +95,9 @@ class LLMSession:
         has_samples = bool(self._gathered.expected or self._gathered.records)
         return bool(self._absent) and not has_samples and not self._config.stash.get(num_deselected_key, 0)
 
-    def gates_are_decided(self) -> None:
-        """Those that were asked for: they no longer keep the session from ending with 0."""
+    def take_gates(self, results: Sequence[GateResult]) -> None:
+        """What was decided: those that were asked for no longer keep the session from ending with 0."""
+        self.gates = tuple(results)
         self._awaits_gates = False
 
     def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
@@ -125,6 +128,10 @@ class LLMSession:
         if payload is not None:
             self._add_payload(payload)
         records: Sequence[Record] = () if payload is None else payload.records
+        if hasattr(report, "wasxfail"):
+            self._expected_to_fail.add(report.nodeid)
+        if report.passed and report.when == "call" and report.nodeid in self._wrong_tests:
+            report.__dict__["llm_status"] = "wrong"  # whatever came of it when it was run again
         self._wrong.annotate(report, records)
         if records and self._shows_texts:
             self._to_show = records
@@ -220,6 +227,8 @@ class LLMSession:
             if first is known:
                 return
         gathered.records[key], self._places[key] = kept, place
+        if record.status == "wrong" and self._settings.strict:
+            self._wrong_tests.add(record.nodeid)
         self._wrong.keep(key[0], record)
 
     @property
@@ -314,8 +323,14 @@ class LLMSession:
         for suite in report.suites:
             if allowed and suite.summary.num_unscored and not suite.summary.num_scored:
                 self._problem(f"no sample of suite {suite.info.name!r} could be scored")
-        strict = self._settings.strict and any(one.status == "wrong" and one.nodeid in failed for one in records)
-        if num_unscored > allowed or gathered.problems or strict:
+        if wrong := self._wrong_tests - self._expected_to_fail:
+            if forgiven := sorted(wrong.difference(failed)):
+                self._problem(
+                    f"--llm-strict: wrong answers that did not fail their tests, since another plugin ran these again "
+                    f"or changed their results: {', '.join(forgiven[:5])}{', …' if len(forgiven) > 5 else ''}"
+                )
+            self.fail(session)
+        if num_unscored > allowed or gathered.problems:
             self.fail(session)
         self.report = dataclasses.replace(
             report,

@@ -28,7 +28,10 @@ __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 _sent_suites_key = pytest.StashKey[dict[str, str | None]]()
 _sent_models_key = pytest.StashKey[set[str]]()
 _sent_uses_key = pytest.StashKey[dict[tuple[str | None, str], ServerUse]]()
-
+_wrong_key = pytest.StashKey[dict[tuple[str, str], tuple[Record, str]]]()
+"""Under ``--llm-strict``, in the stash of an item: its wrong answers by suite and sample, with what it fails for."""
+_is_tried_again_key = pytest.StashKey[bool]()
+"""In the stash of an item that has a wrong answer, once another plugin runs it again."""
 
 _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
 """Metric names that ``llm_record`` gives a meaning of its own."""
@@ -40,7 +43,6 @@ class Recorder:
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
         self._ids: set[tuple[str, str]] = set()
-        self._wrong: list[str] = []
         self._pending: list[Record] = []
 
     def __call__(
@@ -86,27 +88,31 @@ class Recorder:
         status: Status = "scored" if right is None else "correct" if right else "wrong"
         settings = self._item.config.stash[settings_key]
         self._ids.add(key)
-        self._pending.append(
-            Record(
-                suite=key[0],
-                id=key[1],
-                nodeid=self._item.nodeid,
-                model=_model_name(self._item),
-                status=status,
-                category=_text(category),
-                question=_text(question),
-                prompt=None if prompt is None else shown_prompt(str(prompt), settings.report_prompts),
-                target=target if target is None or isinstance(target, str | int | float) else str(target),
-                output=_text(output),
-                answer=_text(answer),
-                no_answer=bool(no_answer) and right is False,
-                values=numbers,
-                chance=guessing,
-                not_measurable=reasons,
-            )
+        record = Record(
+            suite=key[0],
+            id=key[1],
+            nodeid=self._item.nodeid,
+            model=_model_name(self._item),
+            status=status,
+            category=_text(category),
+            question=_text(question),
+            prompt=None if prompt is None else shown_prompt(str(prompt), settings.report_prompts),
+            target=target if target is None or isinstance(target, str | int | float) else str(target),
+            output=_text(output),
+            answer=_text(answer),
+            no_answer=bool(no_answer) and right is False,
+            values=numbers,
+            chance=guessing,
+            not_measurable=reasons,
         )
-        if status == "wrong":
-            self._wrong.append(f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}")
+        if settings.strict:
+            wrong = self._item.stash.setdefault(_wrong_key, {})
+            if key in wrong:
+                record, _ = wrong[key]  # of an earlier try
+            elif status == "wrong":
+                text = f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}"
+                wrong[key] = record, text
+        self._pending.append(record)
 
     def _key(self, suite: object, id: object) -> tuple[str, str]:
         if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():
@@ -128,23 +134,43 @@ class Recorder:
         records, self._pending = tuple(self._pending), []
         return records
 
-    def raise_if_wrong(self) -> None:
-        """Fail the test for its wrong answers (``--llm-strict``)."""
-        __tracebackhide__ = True
-        if self._wrong:
-            raise WrongAnswer("wrong: " + "; ".join(self._wrong))
-
 
 class Strict:
-    """``--llm-strict`` for hand-written tests: they fail at their end, when all samples are recorded."""
+    """``--llm-strict``: a hand-written test fails at its end, when all samples are recorded.
+
+    Other plugins run again what has failed, and a model may guess right in the end. A wrong answer stays what the test
+    fails for: a sample is not asked again.
+    """
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        __tracebackhide__ = True
+        wrong = item.stash.get(_wrong_key, None)
+        if wrong:
+            item.stash[_is_tried_again_key] = True
+        if isinstance(item, SampleItem):
+            if wrong:
+                ((item.stash[record_key], text),) = wrong.values()
+                raise WrongAnswer(text)
+            try:
+                return (yield)
+            except WrongAnswer as error:
+                item.stash[_wrong_key] = {(item.file.info.name, item.sample.id): (item.stash[record_key], str(error))}
+                raise
         result = yield
-        recorder: Recorder | None = item.stash.get(recorder_key, None)
-        if recorder is not None:
-            recorder.raise_if_wrong()
+        if wrong := item.stash.get(_wrong_key, None):
+            raise WrongAnswer("wrong: " + "; ".join(text for _, text in wrong.values()))
         return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Say at the end of a test that was run again that its answer is wrong, for pytest's last line."""
+        report = yield
+        if call.when == "teardown" and _is_tried_again_key in item.stash:
+            report.__dict__["llm_wrong_again"] = True
+        return report
 
 
 def _text(value: object) -> str | None:

@@ -9,7 +9,7 @@ import itertools
 import os
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
 from functools import cached_property
@@ -235,11 +235,15 @@ class Distribution:
         report = pytest.CollectReport(nodeid=node.gateway.id, outcome="failed", longrepr=message, result=[])
         self._config.hook.pytest_collectreport(report=report)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
         """Count what was lost: pytest-xdist ends with 0 when its last worker dies of nothing that it can name."""
-        ran = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not self._is_stopping()
-        if not ran or self._scheduling is None:
+        result = yield
+        self._mark_lost()
+        return result
+
+    def _mark_lost(self) -> None:
+        if self._is_stopping() or self._scheduling is None:
             return
         deaths = self._restarts.num_deaths
         when, lost = ", and no worker was left to take over", self._scheduling.unfinished
