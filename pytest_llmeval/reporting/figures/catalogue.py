@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, Report
 from pytest_llmeval.text.redaction import describe
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.figures.shown import Shown
+    from pytest_llmeval.reporting.figures.report_figure import Shown
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = [
@@ -98,16 +98,16 @@ def planned_figures(
     if unknown:
         raise ValueError(f"there is no kind of figures {min(unknown)!r}; there are {', '.join(KINDS)}")
     _check_available()
-    from pytest_llmeval.reporting.figures.shown import Shown
+    from pytest_llmeval.reporting.figures.report_figure import Shown
 
     return _planned(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
 
 
 def svg_text(figure: ReportFigure) -> str:
     """One ``<svg …>…</svg>`` for a page, see ``svg.svg_text``."""
-    from pytest_llmeval.reporting.figures import svg
+    from pytest_llmeval.reporting.figures import image_files
 
-    return svg.svg_text(figure)
+    return image_files.svg_text(figure)
 
 
 def _check_available() -> None:

@@ -6,16 +6,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
 from pytest_llmeval.reporting.figures.interval_rows import limits_of
-from pytest_llmeval.reporting.figures.places import Box, places_beside
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
-from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
+from pytest_llmeval.reporting.figures.report_figure import (
+    MAX_ROWS,
+    PlannedFigure,
+    ReportFigure,
+    Shown,
+    ends_of,
+    metric_text,
+)
 from pytest_llmeval.reporting.figures.style import (
     INK,
     SIZE,
@@ -31,7 +36,73 @@ from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
 from pytest_llmeval.reporting.terminal.latency_lines import LEAST_SECONDS_UNCOUNTED
 from pytest_llmeval.scoring.metrics.definitions import definition
 
-__all__ = ["price_figures"]
+__all__ = [
+    "Box",
+    "places_beside",
+    "price_figures",
+]
+
+
+_HEIGHT = 0.095
+"""Inches of the digits of a text."""
+_MARK = 0.045
+"""From the middle of a point's mark to its edge."""
+_GAP, _RISE = 0.056, 0.07
+"""From the middle of a point to the edge of its text, and to its middle."""
+_FURTHER = 0.09
+"""How much further a text can stand if there is no room at its point."""
+_ROUNDING = 1e-9
+
+
+class Box(NamedTuple):
+    left: float
+    low: float
+    right: float
+    high: float
+
+    def overlap(self, other: Box) -> float:
+        """The area that both have."""
+        width = min(self.right, other.right) - max(self.left, other.left)
+        height = min(self.high, other.high) - max(self.low, other.low)
+        return width * height if width > 0 and height > 0 else 0.0
+
+
+def places_beside(
+    points: Sequence[tuple[float, float]],
+    widths: Sequence[float],
+    *,
+    marks: Sequence[tuple[float, float]],
+    inside: Box,
+) -> list[tuple[float, float]]:
+    """For each point, from there to its text's left end and middle, all in inches.
+
+    A text of this width stands at the first place where it covers no text before it and no mark, and is ``inside``;
+    where there is none, at the one where it covers least.
+    """
+    taken = [Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks]
+    found = []
+    for (x, y), width in zip(points, widths, strict=True):
+        places = _places(width)
+        boxes = [Box(x + right, y + up - _HEIGHT / 2, x + right + width, y + up + _HEIGHT / 2) for right, up in places]
+        chosen, least = 0, math.inf
+        for place, box in enumerate(boxes):
+            covered = sum(box.overlap(one) for one in taken) + width * _HEIGHT - box.overlap(inside)
+            if covered < least - _ROUNDING:
+                chosen, least = place, covered
+            if least < _ROUNDING:
+                break
+        found.append(places[chosen])
+        taken.append(boxes[chosen])
+    return found
+
+
+def _places(width: float) -> list[tuple[float, float]]:
+    """From a point to a text's left end and middle: right of it and left, then above and below, then further away."""
+    near = [(side, rise) for side in (_GAP, -_GAP - width) for rise in (_RISE, -_RISE, 0.0)]
+    above = [(-width / 2, rise) for rise in (_RISE + _MARK, -_RISE - _MARK)]
+    far = [(side, rise) for side in (_GAP, -_GAP - width, -width / 2) for rise in (_RISE + _FURTHER, -_RISE - _FURTHER)]
+    return [*near, *above, *far]
+
 
 _LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.19
 _NEAR = 0.09, 0.08

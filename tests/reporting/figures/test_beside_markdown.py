@@ -16,8 +16,7 @@ from markdown_it import MarkdownIt
 
 from pytest_llmeval.reporting.figures import forest, image_files
 from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of, planned_figures
-from pytest_llmeval.reporting.figures.image_files import write_figure
-from pytest_llmeval.reporting.figures.svg import svg_document
+from pytest_llmeval.reporting.figures.image_files import svg_document, write_figure
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
 from tests.reporting.figures.drawn import drawn, metric, report_of_all, suite_on
 from tests.reporting.made_reports import report

@@ -51,8 +51,7 @@ def figure_lines(report: Report, path: Path) -> list[str]:
 
 def _written(report: Report, folder: Path) -> tuple[list[str], set[str]]:
     """The lines of the figures, and the names of their files."""
-    from pytest_llmeval.reporting.figures.image_files import write_figure
-    from pytest_llmeval.reporting.figures.svg import ON_ANY_PAGE
+    from pytest_llmeval.reporting.figures.image_files import ON_ANY_PAGE, write_figure
 
     lines: list[str] = []
     names: set[str] = set()
