@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.huggingface.embedder_files import check_embedder, deciding_files
+from pytest_llmeval.models.huggingface.checkpoint import check_embedder, deciding_files
 from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import check_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings

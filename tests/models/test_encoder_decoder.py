@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
+from pytest_llmeval.models.huggingface.batches import plan_decoder_rows
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.planning.batches import plan_decoder_rows
-from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget
+from pytest_llmeval.models.huggingface.prefix_tree import Budget
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     GenerateRequest,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.planning.batches import plan_batches, plan_rows
+from pytest_llmeval.models.huggingface.batches import plan_batches, plan_rows
 
 _LENGTHS = st.lists(st.integers(1, 40), max_size=40)
 _TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple)

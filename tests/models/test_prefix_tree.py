@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.planning.batches import Row, plan_rows
-from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step, common_length, plan_steps
+from pytest_llmeval.models.huggingface.batches import Row, plan_rows
+from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
 from tests.properties import examples
 
 TOKENS = st.integers(0, 2)

@@ -16,7 +16,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.dispatch import ask as ask_model
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.planning.windows import Outcome, rolling_windows, score_texts
+from pytest_llmeval.models.huggingface.batches import Outcome, rolling_windows, score_texts
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

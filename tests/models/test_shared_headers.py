@@ -8,8 +8,7 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
-from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
+from pytest_llmeval.models.huggingface.prefix_tree import HeaderGroup, common_length, plan_headers
 from tests.properties import examples
 
 _FEW_SHOT = tuple(range(900))

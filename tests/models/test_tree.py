@@ -214,9 +214,7 @@ def test_blocks_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
         widths.append(query.shape[2])
         return sdpa_attention_forward(module, query, *args, **kwargs)
 
-    monkeypatch.setattr(
-        "pytest_llmeval.models.huggingface.loglikelihood.tree_attention.sdpa_attention_forward", watching
-    )
+    monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood.tree.sdpa_attention_forward", watching)
     model = make_model("llama")
     model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64, block_tokens=1)
     model.loglikelihood(chunk(model, "rivers", range(10)))

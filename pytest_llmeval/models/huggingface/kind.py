@@ -15,8 +15,13 @@ from pathlib import Path
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
-from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_adapter, check_checkpoint
-from pytest_llmeval.models.huggingface.embedder_files import check_embedder, check_library
+from pytest_llmeval.models.huggingface.checkpoint import (
+    CONFIG,
+    check_adapter,
+    check_checkpoint,
+    check_embedder,
+    check_library,
+)
 from pytest_llmeval.models.imports import importing_torch
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec

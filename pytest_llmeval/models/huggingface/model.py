@@ -17,6 +17,7 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.huggingface.batches import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import Threads
 from pytest_llmeval.models.huggingface.errors import explain
@@ -27,7 +28,6 @@ from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.loglikelihood.conditions import conditions_of_verdict
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
-from pytest_llmeval.models.huggingface.planning.windows import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -292,7 +292,7 @@ class HuggingFaceModel(Backend):
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
-        """Score whole texts, long ones in windows (``planning/windows.py``). See ``Backend``."""
+        """Score whole texts, long ones in windows (``batches.py``). See ``Backend``."""
         self._threads_adapt()
         return score_texts(
             requests,

@@ -13,6 +13,7 @@ import torch
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.architectures import Attention
+from pytest_llmeval.models.huggingface.batches import group_by, plan_batches
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.generation.loop import RowsWriter, can_drive
@@ -21,7 +22,6 @@ from pytest_llmeval.models.huggingface.generation.transformers_generate import g
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.engine import empty_cache, too_little_memory
-from pytest_llmeval.models.huggingface.planning.batches import group_by, plan_batches
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Text", "TextEngine", "Written"]

@@ -18,15 +18,14 @@ from typing import Any
 import torch
 
 from pytest_llmeval.models.huggingface.architectures import Attention
+from pytest_llmeval.models.huggingface.batches import group_by
 from pytest_llmeval.models.huggingface.device import kept_bytes
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, UnsupportedHeader, reading_headers
 from pytest_llmeval.models.huggingface.generation.rows import Rows, num_columns
 from pytest_llmeval.models.huggingface.generation.seconds import Seconds
 from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
-from pytest_llmeval.models.huggingface.planning.batches import group_by
-from pytest_llmeval.models.huggingface.planning.prefix_tree import common_length
-from pytest_llmeval.models.huggingface.planning.shared_headers import HeaderGroup, plan_headers
+from pytest_llmeval.models.huggingface.prefix_tree import HeaderGroup, common_length, plan_headers
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive"]

@@ -18,13 +18,13 @@ import torch
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
+from pytest_llmeval.models.huggingface.batches import Row, plan_batches, plan_rows
 from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, Scored, score_rows, summed
 from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
-from pytest_llmeval.models.huggingface.planning.batches import Row, plan_batches, plan_rows
-from pytest_llmeval.models.huggingface.planning.prefix_tree import Budget, Step
+from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Engine", "Outcome", "empty_cache", "too_little_memory"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval.models.huggingface.planning.batches import Row
+from pytest_llmeval.models.huggingface.batches import Row
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Logprobs", "RowScores", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
