@@ -328,7 +328,7 @@ def test_published_comparisons_keep_their_fingerprints() -> None:
         MathSettings(compare="minerva"),
         MathSettings(extract=("math_verify",)),
     ]
-    assert [MathScorer.of(some).version for some in (MathSettings(), *settings)] == [2, 1, 1, 1]
+    assert [MathScorer.of(some).version for some in (MathSettings(), *settings)] == [3, 1, 1, 1]
 
 
 def test_scores_are_json() -> None:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
@@ -43,6 +43,26 @@ def value_of(text: str) -> Fraction | None:
         ("1{,}234", "1234"),
         ("12,34,567", "1234567"),
         ("1,2,3", "3"),
+        ("10,\\!000", "10000"),
+        ("\\boxed{1,\\!234,\\!567}", "1234567"),
+        ("$10\\,000$", "10000"),
+        ("10\\;000", "10000"),
+        ("10\\ 000", "10000"),
+        ("10{\\,}000", "10000"),
+        ("10~000", "10000"),
+        ("1'000 francs", "1000"),
+        ("1’000’000", "1000000"),
+        ("1_000_000", "1000000"),
+        ("1 000 000", "1000000"),
+        ("$118 000.", "118000"),
+        ("12 345,5", "12345.5"),
+        ("1.234,56 €", "1234.56"),
+        ("1.000.000", "1000000"),
+        ("1.234", "1.234"),
+        ("in 2020 500 people", "500"),
+        ("1000 000", "0"),
+        ("5 100-metre races", "100"),
+        ("4,12", "12"),
         ("3,5", "5"),
         ("100,000,", "100000"),
         # currency signs, units and a final full stop
@@ -61,6 +81,11 @@ def value_of(text: str) -> Fraction | None:
         ("10-5", "5"),
         ("10 - 5", "5"),
         ("3--5", "5"),
+        ("The result is –5.", "-5"),
+        ("＝－５", "-5"),
+        ("‑5", "-5"),
+        ("pages 5–10", "10"),
+        ("$5–$10", "10"),
         ("(5)", "5"),
         ("($5)", "5"),
         # decimals
@@ -70,6 +95,21 @@ def value_of(text: str) -> Fraction | None:
         ("$.50", "0.5"),
         ("so ...5", "5"),
         ("version 1.2.3", "3"),
+        # repeating decimals
+        ("0.\\overline{3}", "1/3"),
+        ("0.1\\bar{6}", "1/6"),
+        ("-0.\\bar 3", "-1/3"),
+        ("0.\\dot{1}4285\\dot{7}", "1/7"),
+        ("12.\\dot{3}", "37/3"),
+        ("0.(3)", "1/3"),
+        ("0.3̅", "1/3"),
+        ("0.333...", "1/3"),
+        ("It is 0.1666…", "1/6"),
+        ("0.1212\\ldots", "4/33"),
+        ("0.999...", "1"),
+        ("0.33...", "0.33"),
+        ("3.14...", "3.14"),
+        ("0.5...", "0.5"),
         # fractions
         ("3/4", "0.75"),
         ("3 / 4", "0.75"),
@@ -82,6 +122,13 @@ def value_of(text: str) -> Fraction | None:
         ("\\frac{3}{4}", "0.75"),
         ("2\\frac{1}{2}", "2.5"),
         ("12/25/2020", "2020"),
+        ("2 ½", "2.5"),
+        ("\\frac34", "0.75"),
+        ("\\frac 3 4", "0.75"),
+        ("\\tfrac1{72}", "1/72"),
+        ("-\\dfrac{-3}{4}", "0.75"),
+        ("2\\,\\frac12", "2.5"),
+        ("\\frac{10,\\!000}{3}", "10000/3"),
         # percent
         ("50%", "50"),
         ("12.5 %", "12.5"),
@@ -91,6 +138,47 @@ def value_of(text: str) -> Fraction | None:
         ("1.5 × 10^3", "1500"),
         ("1.5 \\times 10^{-3}", "0.0015"),
         ("2x10^2", "200"),
+        ("6.02 × 10²³", "602000000000000000000000"),
+        ("1.5\\,\\cdot\\,10^{-3}", "0.0015"),
+        ("1.5e−3", "0.0015"),
+        ("3 apples and 5\n* 10^3 more", "1000"),
+        # powers
+        ("10^6", "1000000"),
+        ("10^{6}", "1000000"),
+        ("10^{-3}", "0.001"),
+        ("10³", "1000"),
+        ("2**10", "1024"),
+        ("-2^2", "-4"),
+        ("0.5^2", "0.25"),
+        ("90^\\circ", "90"),
+        ("90^{\\circ}", "90"),
+        ("the 5^{th}", "5"),
+        # exponents of units and variables, and indices
+        ("The area is 36 m^2.", "36"),
+        ("36 m²", "36"),
+        ("36 cm2", "36"),
+        ("36 \\text{ cm}^{2}", "36"),
+        ("9 s^{-1}", "9"),
+        ("9 is x^2", "9"),
+        ("9 = x**2", "9"),
+        ("9 = (a+b)^2", "9"),
+        ("it is 9 by e^{n+1}", "9"),
+        ("it is 9, not 2^n", "9"),
+        ("9 = x_2", "9"),
+        ("9 = x_{12}", "9"),
+        ("7602_8", "7602"),
+        ("9 g of H_2O", "9"),
+        ("is _9_ in all", "9"),
+        ("**9**", "9"),
+        ("7 " + "x^2 " * 2000, "7"),
+        # digits of other scripts
+        ("٣٦", "36"),
+        ("۳٬۶۰۰٫۵", "3600.5"),
+        ("३६", "36"),
+        ("答案是３６。", "36"),
+        ("１，２３４．５", "1234.5"),
+        ("５０％", "50"),
+        ("𝟏𝟐", "12"),
     ],
 )
 def test_the_final_number(text: str, value: str) -> None:
@@ -99,7 +187,10 @@ def test_the_final_number(text: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "none", "####", "½".replace("½", "x"), "5/0", "1e999999999", "1e-999999999", "9" * 1001, "٣", "\x00\ud800"],
+    [
+        *("", "none", "####", "x", "5/0", "\x00\ud800", "x^2", "x_2", "2^{n+1}", "x^2 " * 2000, "²"),
+        *("1e999999999", "1e-999999999", "9" * 1001, "10^999999999", "10^{10^9}", "10^10^10", "99999^{999}", "0^{-1}"),
+    ],
 )
 def test_what_is_no_number(text: str) -> None:
     assert final_number(text) is None
@@ -138,12 +229,32 @@ def test_floats_are_read_as_python_writes_them(number: float) -> None:
     assert value_of(repr(number)) == Fraction(repr(number))
 
 
+@given(st.integers(-(10**12), 10**12), st.sampled_from(["٠", "०", "０", "𝟎"]), st.sampled_from([",", "'", " ", "\\,"]))
+def test_every_script_and_separator_round_trips(number: int, zero: str, separator: str) -> None:
+    text = f"{number:,}".replace(",", separator)
+    assert value_of("".join(chr(ord(zero) + int(mark)) if mark.isdigit() else mark for mark in text)) == number
+
+
+@given(st.integers(0, 99), st.integers(0, 999), st.integers(1, 9999))
+def test_repeating_decimals_are_the_quotients_that_they_come_from(whole: int, top: int, bottom: int) -> None:
+    """Against long division, written out here."""
+    top %= bottom
+    digits, places, rest = "", {}, top
+    while rest not in places and len(digits) < 400:
+        places[rest] = len(digits)
+        digits += str(rest * 10 // bottom)
+        rest = rest * 10 % bottom
+    assume(rest in places)
+    text = f"{whole}.{digits[: places[rest]]}\\overline{{{digits[places[rest] :]}}}"
+    assert value_of(text) == whole + Fraction(top, bottom)
+
+
 @given(st.integers(-999, 999), st.integers(1, 999))
 def test_fractions_round_trip(top: int, bottom: int) -> None:
     assert value_of(f"{top}/{bottom}") == Fraction(top, bottom)
 
 
-@given(st.text(alphabet=st.sampled_from("0123456789.,/-−$% e^{}#×½\u202f\\frac x"), max_size=60))
+@given(st.text(alphabet=st.sampled_from("0123456789.,/-−$% e^{}#×½\u202f\\frac x_'()²…*٣"), max_size=60))
 def test_number_like_text_never_raises(text: str) -> None:
     found = final_number(text)
     assert found is None or isinstance(found.value, Fraction)
@@ -166,6 +277,12 @@ def test_number_like_text_never_raises(text: str) -> None:
         ([3, "four: 4"], "4", True),
         (10**30 + 1, str(10**30), False),
         (1e16, "10000000000000000", True),
+        ("0", "\\boxed{10,\\!000}", False),
+        ("2", "The area is 36 m^2.", False),
+        ("٣٦", "36", True),
+        ("１２", "٣٦", False),
+        (10**6, "10^6", True),
+        ("10^{1000}", "1" + "0" * 999, False),
     ],
 )
 def test_compared_as_numbers(target: Any, reply: str, right: bool) -> None:

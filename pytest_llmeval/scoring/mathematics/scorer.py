@@ -59,8 +59,8 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def version(self) -> int:
-        """2 compares percentages with decimals, and texts that are no mathematics; published comparisons do not."""
-        return 2 if self.settings.compare == "math_verify" and not self._searches_itself else 1
+        """3 compares rational numbers exactly; published comparisons do not."""
+        return 3 if self.settings.compare == "math_verify" and not self._searches_itself else 1
 
     def present(self, sample: Sample) -> Presented:
         r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.

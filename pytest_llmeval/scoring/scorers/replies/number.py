@@ -18,6 +18,8 @@ __all__ = ["NumberScorer"]
 class NumberScorer(SettingsScorer[NumberSettings]):
     """Right if the reply's final number equals the target's; 0.5, .50 and 1/2 are equal, 0.33 and 1/3 are not."""
 
+    version = 2  # 2 reads more ways to write a number
+
     def present(self, sample: Sample) -> Presented:
         """A target is a number, a text that ends with one (a worked solution, say), or a list of these: any is right.
 
