@@ -23,7 +23,11 @@ def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
 
 def configure(config: pytest.Config) -> None:
     """Set the session up for its options. Raises ``pytest.UsageError`` for those that cannot be used."""
-    config.addinivalue_line("markers", "llm_suite(name): the LLM suite that a test records to with llm_record")
+    config.addinivalue_line(
+        "markers",
+        "llm_suite(name, not_measurable={}, min_measurable=0.9): the LLM suite that a test records to with llm_record, "
+        "what a sample counts as on which a metric is not measurable, and the share of samples on which it has to be",
+    )
     for plugin in config.option.plugins or ():
         if plugin.startswith("no:llmeval-"):  # without one, a session might not notice that a gate failed
             raise pytest.UsageError(

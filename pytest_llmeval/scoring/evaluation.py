@@ -22,9 +22,11 @@ from pytest_llmeval.scoring.judge.people import human_value, people_metrics, wit
 from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION
 from pytest_llmeval.scoring.kept_replies import kept_of_replies
 from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.metrics.definitions import split_name
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.metric_forms import metric_limits
+from pytest_llmeval.scoring.metrics.measurable import with_numbers
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_limits
+from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
@@ -34,7 +36,7 @@ from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.score_files import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
-from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
 __all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
@@ -89,12 +91,17 @@ class Evaluation:
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
         with self._located():
             self.scorer: Scorer = suite_scorer(
-                self._score, suite.scorers, filters=suite.spec.filters, epochs=suite.spec.epochs
+                self._score,
+                suite.scorers,
+                filters=suite.spec.filters,
+                epochs=suite.spec.epochs,
+                not_measurable=suite.spec.not_measurable,
             )
             self._extra_template = self._checked_extra_template()
             if (problem := self.scorer.suite_problem(suite)) is not None:
                 raise SettingsError(*problem)
             self._check_people()
+            self._check_not_measurable()
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
@@ -140,6 +147,19 @@ class Evaluation:
                 human_value(sample, self.rated, limits)
             except ValueError as error:
                 raise self.suite.error(str(error), sample) from None
+
+    def _check_not_measurable(self) -> None:
+        known = () if any(name.endswith(WILDCARD) for name in self.metrics) else self.metrics
+        for name, number in self.suite.spec.not_measurable.items():
+            keys = ("not_measurable", name)
+            if known and name not in known:
+                raise SettingsError(f"the suite has no metric {quoted(name)}{expected_one_of(name, known)}", keys)
+            metric = definition(name)
+            if made_of(name) or metric.kind == "count" or is_of_trust(name):
+                raise SettingsError(f"a sample has no value of its own of {name}: it is taken of all samples", keys)
+            low, high = metric_limits(name, self.scorer.name, self.settings) or (metric.lowest, metric.highest)
+            if not low <= number <= high:
+                raise SettingsError(f"found {number:g}, expected a number from {low:g} to {high:g}", keys)
 
     def question(self, sample: Sample) -> Question:
         """Render the sample's prompt and make its requests, unless they were kept."""
@@ -219,6 +239,7 @@ class Evaluation:
             score = yield from judging(self.scorer, presented, responses)
         if self.suite.spec.human is not None:
             score = with_people(score, presented.sample, rated, responses)
+        score = with_numbers(score, self.suite.spec.not_measurable)
         kept = kept_of_replies(responses)
         return replace(score, details={**score.details, **kept}) if kept else score
 
@@ -275,6 +296,8 @@ class Evaluation:
             settings["filters"] = [step.model_dump(mode="json") for step in spec.filters]
         if spec.epochs is not None:
             settings["epochs"] = spec.epochs.model_dump(mode="json", exclude_none=True)
+        if spec.not_measurable:
+            settings[NOT_MEASURABLE] = dict(sorted(spec.not_measurable.items()))
         return settings
 
     def _described(self) -> list[JSON]:

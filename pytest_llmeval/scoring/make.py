@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from pytest_llmeval.scoring.base import Scorer, SettingsError, SettingsScorer
@@ -27,6 +28,7 @@ def suite_scorer(
     *,
     filters: Sequence[FilterSettings] = (),
     epochs: EpochsSpec | None = None,
+    not_measurable: Mapping[str, float] = MappingProxyType({}),
 ) -> Scorer:
     """The scorer of a suite with what the suite puts around it; ``custom`` are those registered from Python, by name.
 
@@ -37,7 +39,7 @@ def suite_scorer(
     if not isinstance(settings, SeveralSettings):
         made = _made(settings, custom, ("score",))
         _check_reductions(epochs, made, ("epochs", "reduce"))
-        return _surrounded(made, pipeline, _FILTERS, epochs)
+        return _surrounded(made, pipeline, _FILTERS, epochs, not_measurable)
     parts = {}
     for name, part in settings.scorers.items():
         keys = (*KEYS, name)
@@ -49,7 +51,9 @@ def suite_scorer(
         inner = _made(part.score, custom, (*keys, "score"))
         _check_reductions(reduced, inner, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce"))
         where = (*keys, "filters") if own else _FILTERS
-        parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced))
+        prefix = "" if name == settings.deciding else f"{name}."
+        numbers = {key.removeprefix(prefix): one for key, one in not_measurable.items() if key.startswith(prefix)}
+        parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced, numbers))
     deciding = parts.pop(settings.deciding)
     return SeveralScorer(deciding, tuple(parts.values()))
 
@@ -57,11 +61,13 @@ def suite_scorer(
 _FILTERS: Keys = ("filters",)
 
 
-def _surrounded(inner: Scorer, pipeline: Pipeline, keys: Keys, epochs: EpochsSpec | None) -> Scorer:
+def _surrounded(
+    inner: Scorer, pipeline: Pipeline, keys: Keys, epochs: EpochsSpec | None, not_measurable: Mapping[str, float]
+) -> Scorer:
     scorer = FilteredScorer(inner, pipeline, keys) if pipeline else inner
-    return (
-        scorer if epochs is None else EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote, epochs.threshold)
-    )
+    if epochs is None:
+        return scorer
+    return EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote, epochs.threshold, dict(not_measurable))
 
 
 def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> EpochsSpec | None:

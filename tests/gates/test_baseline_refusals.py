@@ -286,12 +286,14 @@ def test_a_baseline_with_unscored_samples() -> None:
     result = the_one(before, now)
     assert (result.outcome, result.regression) == ("failed", None)
     assert result.reason == f"{found}; --llm-compare common leaves them out"
-    for settings, allowed in ((COMMON, 0), (DEFAULT, 450)):
-        result = the_one(before, now, settings, allow_unscored=allowed)
+    result = the_one(before, now, COMMON)
+    needed = "a comparison needs a share of 0.9 (min_measurable), unless --llm-allow-unscored allows as many"
+    assert (result.outcome, result.reason) == ("failed", f"{found}; {needed}")
+    for settings, allowed, least in ((COMMON, 0, 0.1), (COMMON, 450, 0.9), (DEFAULT, 450, 0.9)):
+        result = the_one(ran([None] * 450 + [True] * 50, min_measurable=least), now, settings, allow_unscored=allowed)
         assert (result.outcome, result.notes) == ("passed", (f"{found}: left out",))
         assert result.regression is not None
         assert (result.regression.n, result.regression.num_left_out) == (50, 450)
-    assert the_one(before, now, COMMON, require=True).outcome == "passed"
     result = the_one(before, now, allow_unscored=449)
     assert (result.outcome, "450 in all that is compared, 449 allowed" in result.reason) == ("failed", True)
     result = the_one(ran([True] * 8, num_expected=9, num_samples=9), ran([True] * 9))
@@ -325,14 +327,20 @@ def test_an_unscored_sample_that_was_not_expected_is_seen() -> None:
 
 
 def test_samples_without_the_metric_in_the_baseline_are_reported() -> None:
-    before = ran([{"f1": 0.5, "other": 1.0}] * 20 + [{"other": 1.0}] * 480, metrics=("f1",))
     after = ran([{"f1": 0.5, "other": 1.0}] * 500, metrics=("f1",))
-    assert the_one(before, after).outcome == "failed"
-    result = the_one(before, after, COMMON)
-    assert result.outcome == "passed"
-    assert "480 samples left out, without f1 in the baseline" in result.notes
-    assert result.regression is not None
-    assert (result.regression.n, result.regression.num_left_out) == (20, 480)
+    for num_lacking, outcome in ((50, "passed"), (51, "failed")):
+        before = ran(
+            [{"f1": 0.5, "other": 1.0}] * (500 - num_lacking) + [{"other": 1.0}] * num_lacking, metrics=("f1",)
+        )
+        assert the_one(before, after).outcome == "failed"
+        result = the_one(before, after, COMMON)
+        assert result.outcome == outcome
+        if outcome == "passed":
+            assert "50 samples left out, without f1 in the baseline" in result.notes
+            assert result.regression is not None
+            assert (result.regression.n, result.regression.num_left_out) == (450, 50)
+        else:
+            assert result.reason.startswith("f1 is not measurable on one side of 51 of 500 pairs (now: 0, in the b")
 
 
 @pytest.mark.parametrize(

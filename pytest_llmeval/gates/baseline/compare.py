@@ -7,8 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, changed_definition
-from pytest_llmeval.gates.baseline.reasons import fails, is_beyond, numeric_noise, regression_reason, undecided_reason
+from pytest_llmeval.gates.baseline.reasons import (
+    fails,
+    is_beyond,
+    numeric_noise,
+    regression_reason,
+    too_few_measured,
+    undecided_reason,
+)
 from pytest_llmeval.gates.baseline.sample_pairs import (
+    JUDGED_METRIC,
     Pairing,
     Refusal,
     SamplePairs,
@@ -33,10 +41,6 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 
 __all__ = ["compare_reports"]
-
-
-_JUDGED_METRIC = "win_rate"
-"""What a suite is compared by whose scorer compares each reply with the baseline's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +171,7 @@ def _test(
     gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
     if metric.problem is not None or metric.higher_is_better is None:
         return dataclasses.replace(gate, reason=metric.problem or "")
-    if plan.is_judged and metric.name != _JUDGED_METRIC:
+    if plan.is_judged and metric.name != JUDGED_METRIC:
         return dataclasses.replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
     changed = None if plan.is_judged else changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
@@ -186,6 +190,8 @@ def _test(
     if paired.num_lacking and plans_of.compare == "all":
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
         return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
+    if (reason := too_few_measured(metric.name, paired, plan.after.info.min_measurable)) is not None:
+        return dataclasses.replace(gate, reason=reason)
     if paired.num_unmeasured:
         note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"
         gate = dataclasses.replace(gate, notes=(*gate.notes, note))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pytest_llmeval.reporting.report.gate_results import Regression
 from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.comparison.paired_metrics import PairedMetric
 
-__all__ = ["fails", "is_beyond", "is_within_noise", "numeric_noise", "regression_reason", "undecided_reason"]
+__all__ = [
+    *("fails", "is_beyond", "is_within_noise", "numeric_noise", "regression_reason", "too_few_measured"),
+    "undecided_reason",
+]
 
 _ROUNDING = 1e-9
 _NUMERIC_NOISE = 1e-4
@@ -79,6 +83,22 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
     if found.smallest_drop is not None:
         clauses.append(f"a drop of {_size(found.smallest_drop)} would be found (90% power)")
     return ("improved: " if has_improved else "") + "; ".join(clauses)
+
+
+def too_few_measured(metric: str, paired: PairedMetric, min_measurable: float) -> str | None:
+    """Return why the pairs that have a value on both sides are too few to compare; None where they are enough.
+
+    Pairs without a value on either side do not count: the metric has no meaning for them, in the baseline too.
+    """
+    num_one_sided = paired.num_lost + paired.num_gained
+    num_pairs = paired.difference.n + num_one_sided
+    if num_one_sided <= (1 - min_measurable) * num_pairs + _ROUNDING:
+        return None
+    return (
+        f"{metric} is not measurable on one side of {num_one_sided:,} of {num_pairs:,} pairs (now: "
+        f"{paired.num_lost:,}, in the baseline: {paired.num_gained:,}); a comparison needs both sides of a share of "
+        f"{min_measurable:g} (min_measurable), and not_measurable in the suite can say what such a sample counts as"
+    )
 
 
 def undecided_reason(found: Regression) -> str:

@@ -17,9 +17,12 @@ from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Status
 
 __all__ = [
-    *("Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored", "pair_samples"),
-    "pair_with_ties",
+    *("JUDGED_METRIC", "Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored"),
+    *("pair_samples", "pair_with_ties"),
 ]
+
+JUDGED_METRIC = "win_rate"
+"""The metric of a suite whose scorer compares each reply with the baseline's."""
 
 TIE = 0.5
 """``win_rate`` of a reply that is as good as the other."""
@@ -174,10 +177,9 @@ def pair_with_ties(after: SuiteReport, second: Mapping[str, Kept], pairing: Pair
     first = {
         sample_id: RecordPart(
             status=kept.status,
-            values=dict.fromkeys(kept.values, TIE),
+            values={**dict.fromkeys(kept.values, TIE), JUDGED_METRIC: TIE},
             fingerprint=kept.fingerprint,
             cluster=kept.cluster,
-            not_measurable=kept.not_measurable,
             no_answer=kept.no_answer,
             chance=kept.chance,
         )
@@ -238,10 +240,16 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
     num_all = max(before.summary.num_expected, before.summary.num_scored + number)
     are = "is" if number == 1 else "are"
     found = f"{number:,} of {counted(num_all)} of the baseline {are} unscored"
-    if pairing.compare == "all" and pairing.num_unscored_before > pairing.allow_unscored:
+    if pairing.num_unscored_before > pairing.allow_unscored:
         allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
         hint = "--llm-compare common leaves them out"
-        raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
+        if pairing.compare == "all":
+            raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
+        if number > (1 - before.info.min_measurable) * num_all:
+            raise Refusal(
+                f"{found}; a comparison needs a share of {before.info.min_measurable:g} (min_measurable), unless "
+                "--llm-allow-unscored allows as many"
+            )
     return [f"{found}: left out"]
 
 

@@ -75,6 +75,11 @@ class Gathered:
             return record.suite, self.model_of_node.get(SampleNode.parse(record.nodeid).model or "")
         return record.suite, record.model if record.model in self.compared else None
 
+    @property
+    def collected(self) -> set[str]:
+        """Names of the suites that have a file; of others it is known only once a test has recorded to them."""
+        return {name for name, info in self.suites.items() if info.path is not None}
+
     def ordered_records(self) -> tuple[Record, ...]:
         """Samples of suites as they were collected, then those of hand-written tests by node id, however they ran."""
         places = {nodeid: place for place, nodeid in enumerate(self.expected)}
@@ -106,10 +111,11 @@ class Gathered:
         """One group's numbers are of one suite and one model: a problem for each that mixes them."""
         models: dict[Group, dict[str, None]] = {}
         conflicting_records: dict[str, str] = {}
+        collected = self.collected
         for (group, _), record in self.records.items():
             if record.model is not None:
                 models.setdefault(group, {})[record.model] = None
-            if record.suite in self.suites and record.nodeid not in self.expected:
+            if record.suite in collected and record.nodeid not in self.expected:
                 conflicting_records.setdefault(record.suite, record.nodeid)
         for suite, nodeid in conflicting_records.items():
             path = self.suites[suite].path

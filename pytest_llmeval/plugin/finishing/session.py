@@ -168,8 +168,9 @@ class LLMSession:
         if payload.suite is not None:
             # What was made up for a sample that died before its suite was known gives way to the suite's own.
             info = self._with_judge(payload.suite)
-            gathered.suites[info.name] = info
-            self.writer.add_fact("suite", info)
+            if info.path is not None or self._is_new_mark(info):
+                gathered.suites[info.name] = info
+                self.writer.add_fact("suite", info)
             for (suite, model), number in gathered.num_expected(info).items():
                 self.writer.add_fact("expected", {"suite": suite, "model": model, "num_expected": number})
         if payload.model is not None:
@@ -196,6 +197,15 @@ class LLMSession:
                 engine = gathered.engines[group] = merged_uses(gathered.engines.get(group), payload.engine)
                 named = {"suite": group[0], "model": group[1]}
                 self.writer.add_fact("engine", named | dataclasses.asdict(engine))
+
+    def _is_new_mark(self, info: SuiteInfo) -> bool:
+        """Whether a suite that hand-written tests record to is not known yet. Two marks that differ are a problem."""
+        known = self._gathered.suites.get(info.name)
+        if known is not None and known.path is None and known != info:
+            text = f"suite {info.name!r} has two marks llm_suite with different settings: give all of its tests one"
+            if text not in self._gathered.problems:
+                self._problem(text)
+        return known is None
 
     def _with_judge(self, info: SuiteInfo) -> SuiteInfo:
         """What a process tells of a suite, with the judge that another one has met; two of them are a problem."""
@@ -304,7 +314,7 @@ class LLMSession:
                 environment=describe_environment(),
                 models=(),
                 options=_options(self._settings),
-                collected=tuple(sorted({*self._absent, *gathered.suites})),
+                collected=tuple(sorted({*self._absent, *gathered.collected})),
                 exit_code=0,
                 num_failed_tests=len({*failed} - self._explained(records)),
                 suites=(),

@@ -16,12 +16,14 @@ from pytest_llmeval.plugin.collection.sample_records import describe, model_of, 
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
-from pytest_llmeval.reporting.report.records import Payload, Record, Unrecorded
+from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import NotMeasurable, Role, ServerUse, Status, as_builtin
+from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.types import JSON, NotMeasurable, Role, ServerUse, Status, as_builtin
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
@@ -37,11 +39,49 @@ _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_ans
 """Metric names that ``llm_record`` gives a meaning of its own."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _MarkedSuite:
+    """What the mark ``llm_suite`` says of a suite that tests record to."""
+
+    name: str
+    not_measurable: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    min_measurable: float | None = None
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> _MarkedSuite | None:
+        """The nearest mark of a test, None without one. ``TypeError`` or ``ValueError`` for one that cannot be used."""
+        mark = item.get_closest_marker("llm_suite")
+        if mark is None or not mark.args:
+            return None
+        unknown = [name for name in mark.kwargs if name not in _OF_MARK]
+        if unknown:
+            raise TypeError(f"llm_suite: unknown argument {unknown[0]!r}{expected_one_of(unknown[0], _OF_MARK)}")
+        given, least = mark.kwargs.get("not_measurable", {}), mark.kwargs.get("min_measurable")
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise TypeError(f"llm_suite: not_measurable must map metric names to numbers, found {given!r}")
+        if least is not None and (isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1):
+            raise ValueError(f"llm_suite: min_measurable must be a number from 0 to 1, found {least!r}")
+        return cls(str(mark.args[0]), {name: _number(name, given[name], "llm_suite") for name in sorted(given)}, least)
+
+    @property
+    def info(self) -> SuiteInfo | None:
+        """What the report says of the suite; None where the mark says its name alone."""
+        if not self.not_measurable and self.min_measurable is None:
+            return None
+        settings: dict[str, JSON] = {NOT_MEASURABLE: {**self.not_measurable}} if self.not_measurable else {}
+        info = SuiteInfo(name=self.name, metrics=(), settings=settings)
+        return info if self.min_measurable is None else dataclasses.replace(info, min_measurable=self.min_measurable)
+
+
+_OF_MARK = ("not_measurable", "min_measurable")
+
+
 class Recorder:
     """What the fixture ``llm_record`` gives: call it once for every sample that a test judges."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
+        self._suite: _MarkedSuite | None = None
         self._ids: set[tuple[str, str]] = set()
         self._pending: list[Record] = []
 
@@ -67,11 +107,13 @@ class Recorder:
         ``correct`` says right or wrong (a wrong answer is shown as such and does not fail the test, unless
         ``--llm-strict``); ``score`` is a number with no right or wrong, reported as metric ``score``; ``values`` are
         further numbers by metric name. ``NotMeasurable(reason)`` stands for a score or value that has no meaning for
-        this sample: one that is merely left out fails the gates on its metric. ``no_answer`` counts a wrong reply that
+        this sample: one that is merely left out fails the gates on its metric; where the test's mark says
+        ``llm_suite("tone", not_measurable={"wit": 0})``, it counts as that. ``no_answer`` counts a wrong reply that
         held no answer. ``chance`` is the probability that a guess is right, from 0 to below 1, and adds ``skill``.
         Raises ``TypeError`` or ``ValueError`` for what cannot be recorded.
         """
         key = self._key(suite, id)
+        marked = _MarkedSuite.of(self._item)
         right = None if correct is None else _as_bool(correct)
         if right is None and score is None:
             raise ValueError("llm_record: give correct=True or False, or a score")
@@ -85,6 +127,9 @@ class Recorder:
             numbers["accuracy"] = float(right)
             if guessing is not None:
                 numbers["skill"] = skill(float(right), guessing)
+        if marked is not None and marked.name == suite:
+            self._suite = marked
+            numbers |= {name: value for name, value in marked.not_measurable.items() if name in reasons}
         status: Status = "scored" if right is None else "correct" if right else "wrong"
         settings = self._item.config.stash[settings_key]
         self._ids.add(key)
@@ -129,10 +174,11 @@ class Recorder:
         """Whether the test has recorded anything, in this phase or an earlier one."""
         return bool(self._ids)
 
-    def take(self) -> tuple[Record, ...]:
-        """The records since the last call."""
+    def take(self) -> Payload | None:
+        """The records since the last call, with what the test's mark says of their suite; None where there are none."""
         records, self._pending = tuple(self._pending), []
-        return records
+        suite = None if self._suite is None else self._suite.info
+        return Payload(records=records, suite=suite) if records else None
 
 
 class Strict:
@@ -190,19 +236,17 @@ def _as_bool(value: object) -> bool:
     raise TypeError(f"llm_record: correct must be True or False, found {value!r}")
 
 
-def _number(name: str, value: object) -> float:
+def _number(name: str, value: object, where: str = "llm_record") -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"llm_record: {name} must be a number, found {value!r}") from None
+        raise TypeError(f"{where}: {name} must be a number, found {value!r}") from None
     if not math.isfinite(number):
-        raise ValueError(
-            f"llm_record: {name} must be finite, found {value!r}; a sample without a score is not a number"
-        )
+        raise ValueError(f"{where}: {name} must be finite, found {value!r}; a sample without a score is not a number")
     metric = definition(name)
     if not metric.lowest <= number <= metric.highest:
         limits = f"from {metric.lowest:g} to {metric.highest:g}"
-        raise ValueError(f"llm_record: {name} must be {limits}, found {value!r}; give the metric another name")
+        raise ValueError(f"{where}: {name} must be {limits}, found {value!r}; give the metric another name")
     return number
 
 
@@ -308,8 +352,8 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport, call: pytest.Ca
 
 def _test_payload(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Payload | None:
     recorder: Recorder | None = item.stash.get(recorder_key, None)
-    if recorder is not None and (records := recorder.take()):
-        return Payload(records=records)
+    if recorder is not None and (payload := recorder.take()) is not None:
+        return payload
     hidden = _hidden_error(report, call) if report.skipped else None
     has_failed = report.failed and report.when in ("setup", "call")
     if (has_failed or hidden is not None) and not (recorder is not None and recorder.has_recorded):

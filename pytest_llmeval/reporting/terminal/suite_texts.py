@@ -10,7 +10,7 @@ from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
-from pytest_llmeval.scoring.metrics.metric_forms import named_metrics
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, named_metrics
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.quantities import time_text
@@ -89,6 +89,10 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         yield "n {} in {} clusters".format(*max(clusters))
     yield from (f"{name} {count}" for name, count in counts.items())
     yield from _not_measurable(summary.not_measurable)
+    counts_as = suite.info.settings.get(NOT_MEASURABLE)
+    if isinstance(counts_as, Mapping) and counts_as:
+        numbers = (f"{name} counts as {value:g}" for name, value in counts_as.items() if isinstance(value, int | float))
+        yield "where not measurable " + ", ".join(numbers)
     if suite.num_judge_requests:
         yield judged_text(suite)
     if suite.info.interval is not None:

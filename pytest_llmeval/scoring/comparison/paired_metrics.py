@@ -69,7 +69,8 @@ class PairedMetric:
     ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
     ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
     what every sample gives to it. ``num_lacking`` samples have nothing to give to it in the baseline,
-    ``num_unmeasured`` are said to have no meaning for it in one of the two: both are left out.
+    ``num_unmeasured`` are said to have no meaning for it in one of the two: both are left out. Of these ``num_lost``
+    have a value in the baseline alone, and ``num_gained`` now alone.
     """
 
     difference: Difference
@@ -83,6 +84,8 @@ class PairedMetric:
     is_unchanged: bool
     num_lacking: int = 0
     num_unmeasured: int = 0
+    num_lost: int = 0
+    num_gained: int = 0
     movers: Movers | None = None
 
     @property
@@ -161,18 +164,14 @@ def pair_metric(
     read = _parts_reader(metric) if is_made_of_parts else _value_reader(metric)
     before, after = (list(map(read, scores)) for scores in sides)
     gaps = [place for place, pair in enumerate(zip(before, after, strict=True)) if None in pair]
-    unmeasured = {
-        place
-        for place in gaps
-        if (before[place] is None and why_not_measurable(sides[0][place], metric) is not None)
-        or (after[place] is None and why_not_measurable(sides[1][place], metric) is not None)
-        or metric in OF_RATED
-    }
-    lost = [place for place in gaps if after[place] is None and place not in unmeasured]
-    if lost:
-        had = " that had one in the baseline" if all(before[place] is not None for place in lost) else ""
-        raise PairingError(f"has no value now in {_samples([ids[place] for place in lost])}{had}")
-    num_lacking = sum(before[place] is None and place not in unmeasured for place in gaps)
+    unexplained = [
+        [place for place in gaps if values[place] is None and not _is_explained(scores[place], metric)]
+        for values, scores in zip((before, after), sides, strict=True)
+    ]
+    if missing := unexplained[1]:
+        had = " that had one in the baseline" if all(before[place] is not None for place in missing) else ""
+        raise PairingError(f"has no value now in {_samples([ids[place] for place in missing])}{had}")
+    num_lost, num_gained = (sum(values[place] is not None for place in gaps) for values in (before, after))
     found = [
         (sample_id, one, other)
         for sample_id, one, other in zip(ids, before, after, strict=True)
@@ -209,7 +208,18 @@ def pair_metric(
         values = paired.paired.first, paired.paired.second
         moved = movers(ids, *values, higher_is_better=higher_is_better, limit=_MAX_MOVERS)
         paired = replace(paired, movers=moved)
-    return replace(paired, num_lacking=num_lacking, num_unmeasured=len(unmeasured))
+    return replace(
+        paired,
+        num_lacking=len(unexplained[0]),
+        num_unmeasured=len(gaps) - len(unexplained[0]),
+        num_lost=num_lost,
+        num_gained=num_gained,
+    )
+
+
+def _is_explained(score: ScoreLike, metric: str) -> bool:
+    """Whether it is known why the score has no value of the metric."""
+    return metric in OF_RATED or why_not_measurable(score, metric) is not None
 
 
 def _paired(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
+from pytest_llmeval.types import Score
 
-__all__ = ["count_not_measurable", "num_missing", "why_not_measurable"]
+__all__ = ["count_not_measurable", "num_missing", "why_not_measurable", "with_numbers"]
 
 _IS_THERE_OR_NONE = "no_answer"
 """A count that several scorers give only where there is one."""
@@ -25,6 +27,18 @@ def why_not_measurable(score: ScoreLike, metric: str) -> str | None:
         return None
     prefix = metric.partition(".")[0]
     return next((said[name] for name in (metric, f"{prefix}.{WILDCARD}", WILDCARD) if name in said), None)
+
+
+def with_numbers(score: Score, numbers: Mapping[str, float]) -> Score:
+    """Return the score with the ``numbers`` of those metrics that it says to have no meaning; the reasons stay."""
+    if not numbers or not score.not_measurable or score.status == "unscored":
+        return score
+    counted = {
+        name: float(number)
+        for name, number in numbers.items()
+        if name not in score.values and why_not_measurable(score, name) is not None
+    }
+    return replace(score, values={**score.values, **counted})
 
 
 def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) -> dict[str, dict[str, int]]:

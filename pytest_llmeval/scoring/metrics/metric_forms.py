@@ -14,7 +14,10 @@ import regex
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.types import JSON
 
-__all__ = ["metric_form", "metric_limits", "named_metrics"]
+__all__ = ["NOT_MEASURABLE", "metric_form", "metric_limits", "named_metrics"]
+
+NOT_MEASURABLE = "not_measurable"
+"""Among the settings of a suite: what a sample counts as on which a metric is not measurable, by metric."""
 
 _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(sentence_)?bleu_\d+", ("tokenize", "smoothing", "smooth_value", "lowercase")),
@@ -42,11 +45,18 @@ def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> 
     name. Empty where no setting decides. A metric whose name is none of ours means what its scorer makes it mean.
     """
     prefix, base = split_name(name)
+    numbers = settings.get(NOT_MEASURABLE)
+    counts_as = f"{numbers[name]} where not measurable" if isinstance(numbers, Mapping) and name in numbers else None
     scorer, settings = _judge_of(prefix.removesuffix("."), scorer, settings)
-    own = {key: value for key, value in settings.items() if key not in ("kind", "filters", "epochs", "score")}
+    own = {key: value for key, value in settings.items() if key not in _NO_FORM}
     if not is_known(name) or base == "score":
-        return ", ".join(filter(None, (scorer, _shown(own, own)))) if scorer else ""
-    return _shown(own, _settings_of(base))
+        form = ", ".join(filter(None, (scorer, _shown(own, own)))) if scorer else ""
+    else:
+        form = _shown(own, _settings_of(base))
+    return ", ".join(filter(None, (form, counts_as)))
+
+
+_NO_FORM = ("kind", "filters", "epochs", "score", NOT_MEASURABLE)
 
 
 @lru_cache(maxsize=4_096)

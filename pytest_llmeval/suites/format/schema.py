@@ -105,7 +105,13 @@ class SuiteSpec(Spec):
         ge=0,
         le=1,
         description="The share of the scored samples on which a metric has to be measurable for a gate on it to pass "
-        "under --llm-require-gates.",
+        "under --llm-require-gates, and of the pairs that have to have a value on both sides in a comparison with a "
+        "baseline.",
+    )
+    not_measurable: dict[str, float] = Field(
+        {},
+        description="What a sample on which a metric is not measurable counts as, by metric: {faithfulness: 0}. By "
+        "default it is left out.",
     )
     primary_metric: PrimaryMetricSpec | None = Field(
         None,

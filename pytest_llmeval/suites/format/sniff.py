@@ -22,7 +22,7 @@ _PRESET = re.compile(rb"""(?:\A|\r|\n)(["']?)preset\1[ \t]*:[ \t]+(["']?)([\w-]+
 _NUMBER_AS_SCORE = re.compile(rb"""(?:\A|\r|\n)(["']?)score\1[ \t]*:[ \t]+["']?[-+.\d]""")
 _KEYS = frozenset(
     b"suite description preset samples dataset prompt choices target category cluster human interval filters score "
-    b"generate epochs tags gates min_measurable primary_metric".split()
+    b"generate epochs tags gates min_measurable not_measurable primary_metric".split()
 )
 """All that a suite can have at column 0, as the schema has them, which takes long to import."""
 

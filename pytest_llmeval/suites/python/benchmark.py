@@ -26,7 +26,7 @@ __all__ = ["Benchmark", "load_benchmark"]
 
 _KEYS = (
     *("description", "prompt", "choices", "target", "category", "cluster", "human", "filters", "generate", "epochs"),
-    *("tags", "gates", "min_measurable", "primary_metric"),
+    *("tags", "gates", "min_measurable", "not_measurable", "primary_metric"),
 )
 _CLOSE = 0.85
 """How similar to one of ours an attribute is when it is taken for a misspelling: ``loader`` is not ``load``.
@@ -74,6 +74,7 @@ class Benchmark:
     tags: ClassVar[Sequence[str]] = ()
     gates: ClassVar[Sequence[str]] = ()
     min_measurable: ClassVar[float | None] = None
+    not_measurable: ClassVar[Mapping[str, float]] = {}
     primary_metric: ClassVar[Any] = None
     judged_by: str | None = None
     """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``custom.ReplyJudge``."""

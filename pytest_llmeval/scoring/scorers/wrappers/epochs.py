@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -14,7 +14,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable, with_numbers
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
@@ -63,12 +63,14 @@ class EpochsScorer(ScorerWrapper):
     """Asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see ``EpochsSpec``).
 
     ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
+    ``not_measurable`` are the numbers that a reply counts as, by metric, where it says that there is none.
     """
 
     count: int
     reduce: tuple[str, ...] = ("mean",)
     vote: Literal["answer", "text"] = "answer"
     threshold: float | None = None
+    not_measurable: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ class EpochsScorer(ScorerWrapper):
             raise ModelError(f"expected as many responses for each of {self.count} epochs, found {len(responses)}")
         parts = [responses[epoch * size : (epoch + 1) * size] for epoch in range(self.count)]
         judged = yield from side_by_side([self._judging(presented, part) for part in parts])
-        scores = [self._decided(score) for _, score in judged]
+        scores = [self._decided(with_numbers(score, self.not_measurable)) for _, score in judged]
         for epoch, score in enumerate(scores, 1):
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"epoch {epoch} of {self.count}: {score.reason}")
