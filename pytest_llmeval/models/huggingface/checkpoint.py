@@ -1,4 +1,4 @@
-"""Reads the files of a checkpoint folder, and its tokenizer, without torch: a few kilobytes of reading.
+"""Reads the files of a checkpoint folder without torch: a few kilobytes of reading.
 
 Weights, config and tokenizer files have the names that transformers gives them. A safetensors file is 8 bytes (the
 length of its header, little-endian), a JSON header with ``data_offsets`` of every tensor, and the tensors' bytes.
@@ -12,13 +12,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import struct
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.models.threads import waiting_briefly
-from pytest_llmeval.text.redaction import describe, model_error, one_line
+from pytest_llmeval.text.redaction import model_error, one_line
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
@@ -29,7 +27,6 @@ __all__ = [
     "check_embedder",
     "check_library",
     "deciding_files",
-    "load_tokenizer",
     "read_config",
     "tokenizer_files",
     "weight_files",
@@ -350,22 +347,3 @@ def _modules(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
         if part.is_absolute() or ".." in part.parts:
             raise model_error(name, f"{path}: the path {quoted(str(part))} leads out of the model's folder")
         yield kind, folder / part
-
-
-def load_tokenizer(model: str, location: str) -> Any:
-    """The tokenizer of a folder or a hub id, for the model that the user calls ``model``. Raises ``ModelError``."""
-    with waiting_briefly(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
-        import transformers
-
-        from pytest_llmeval.models.huggingface.loading import quiet
-    folder = Path(location).expanduser()
-    try:
-        with quiet():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder) if folder.is_dir() else location)
-    except Exception as error:  # transformers, the hub: each has its own
-        raise model_error(model, f"cannot load a tokenizer from {location} ({describe(error)})") from error
-    # Where the files are missing, transformers makes an empty tokenizer and says nothing.
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):
-        raise model_error(model, f"{location} has no tokenizer")
-    return tokenizer

@@ -49,7 +49,7 @@ def _snapshot(name: str) -> Path | None:
 
 
 def _load(model: str, location: str) -> Tokenizer:
-    from pytest_llmeval.models.huggingface.checkpoint import load_tokenizer  # imports transformers
+    from pytest_llmeval.models.huggingface.tokenizer import load_tokenizer  # imports transformers
 
     tokenizer: Tokenizer = load_tokenizer(model, location)
     return tokenizer
