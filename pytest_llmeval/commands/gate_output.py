@@ -61,9 +61,10 @@ def _lines(report: Report, form: str) -> Iterator[str]:
         }
         yield json.dumps(finite(found), indent=1)
     elif form == "markdown":
+        from pytest_llmeval.reporting.writers.github import MAX_CHARACTERS
         from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 
-        yield markdown_summary(report).rstrip("\n")
+        yield markdown_summary(report, limit=MAX_CHARACTERS).rstrip("\n")
     else:
         from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
         from pytest_llmeval.reporting.terminal.movers_table import gate_mover_lines

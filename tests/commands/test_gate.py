@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,30 @@ def test_markdown_has_the_gates_and_the_numbers(report: str, capsys: pytest.Capt
     assert "## Gates" in out
     assert f"| failed | b | {markdown_text('accuracy >= 0.6')} |" in out
     assert "exit code 1" in out
+
+
+def test_a_comparison_of_many_suites_fits_a_comment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GitHub takes 65,536 characters: what failed is all there, however late it stands, and the rest is counted."""
+    num, worse = 400, ("s391", "s398")
+    before = [one for number in range(num) for one in samples(f"s{number}", "c" * 12, category=f"part {number % 3}")]
+    now = [replace(one, status="wrong", values={"accuracy": 0.0}) if one.suite in worse else one for one in before]
+    paths = [saved(tmp_path, f"{name}.json", report_of(records)) for name, records in (("a", before), ("b", now))]
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    code, out, _ = run(capsys, "compare", *paths, "--gate-mode", "margin", "--format", "markdown")
+    assert code == 1
+    for text in (out, (tmp_path / "summary.md").read_text("utf-8")[1:]):
+        assert 60_000 < len(text) <= 65_536
+        shown = [line for line in text.splitlines() if line.startswith(("| failed |", "| skipped |", "| passed |"))]
+        assert [line.split(" | ")[1] for line in shown[:2]] == ["s391", "s398"]
+        (left_out,) = re.findall(r"^… and ([\d,]+) more gates$", text, re.MULTILINE)
+        num_gates = sum(map(int, re.findall(r"\d+", text[text.index("gates: ") :].splitlines()[0])))
+        assert len(shown) + int(left_out) == num_gates >= num
+        assert text.endswith("\nLeft out to stay within 65,536 characters, which is what GitHub takes of a comment.\n")
+    code, whole, _ = run(capsys, "show", paths[1], "--format", "markdown")
+    assert "Left out" not in whole
 
 
 def test_in_github_actions(

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.writers.github import MAX_SUMMARY_BYTES, annotation_lines, append_job_summary
+from pytest_llmeval.reporting.writers.github import (
+    MAX_CHARACTERS,
+    MAX_SUMMARY_BYTES,
+    annotation_lines,
+    append_job_summary,
+)
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 from tests.reporting.made_reports import gate, hostile_report, metric, record, report, suite_report, summary
 
@@ -109,16 +114,19 @@ def test_the_summary_is_appended(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == f"before\n\n{markdown_summary(report())}"
 
 
-@pytest.mark.parametrize("num_before", [0, 1000, MAX_SUMMARY_BYTES - 10, MAX_SUMMARY_BYTES + 10])
-def test_github_takes_a_mebibyte(num_before: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_before", [0, MAX_SUMMARY_BYTES - 70_000, MAX_SUMMARY_BYTES - 10, MAX_SUMMARY_BYTES + 10])
+def test_github_takes_a_mebibyte_of_a_step(num_before: int, tmp_path: Path) -> None:
     path = tmp_path / "summary.md"
     path.write_bytes(b"x" * num_before)
     long = report(problems=tuple("é" * 1000 for _ in range(1000)), records=[record()])
     assert append_job_summary(long, {**ACTIONS, "GITHUB_STEP_SUMMARY": str(path)}) is None
-    size = path.stat().st_size
-    if num_before < 2000:
+    size, text = path.stat().st_size, path.read_text(encoding="utf-8")
+    if num_before == 0:
+        assert MAX_CHARACTERS - 2000 < len(text) <= MAX_CHARACTERS + 1
+        assert f"\n… and {1000 - text.count('- problem: ')} more problems\n" in text
+    elif num_before < MAX_SUMMARY_BYTES - 1000:
         assert MAX_SUMMARY_BYTES - 3000 < size <= MAX_SUMMARY_BYTES
-        assert path.read_text(encoding="utf-8").endswith("é\n\n… cut here: GitHub shows 1 MiB of a step's summary.\n")
+        assert text.endswith("é\n\n… cut here: GitHub shows 1 MiB of a step's summary.\n")
     else:
         assert size == num_before
 

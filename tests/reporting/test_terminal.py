@@ -308,6 +308,21 @@ def test_significant_differences_have_a_colour(difference: float, metric: str, e
     assert f"{0.5 + difference:.3f} ({difference:+.3f} [{difference - 0.06:.3f}, " in row
 
 
+@pytest.mark.parametrize(
+    ("num_gained", "meaning"),
+    [
+        (6, "value (difference [95% interval], samples gained and lost)"),
+        (None, "value (difference [95% interval])"),
+    ],
+)
+def test_what_the_cells_of_a_comparison_hold(num_gained: int | None, meaning: str) -> None:
+    one = compared(-0.062)
+    (found,) = one.differences.values()
+    one = replace(one, differences={"accuracy": replace(found, num_gained=num_gained, num_lost=num_gained)})
+    heading, *_ = comparison_lines([one], {}, width=200)
+    assert heading == f"against gpt2, over the samples that both scored: {meaning}"
+
+
 def test_models_beside_each_other_fit_a_usual_terminal() -> None:
     both = [compared(-0.062), compared(0.1, second="other")]
     one = list(comparison_lines(both[:1], {}, width=80))

@@ -19,16 +19,10 @@ def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str]
     Of proportions, ``+3 -5`` says how many samples it has that the first has not, and the other way round. A difference
     whose interval does not hold 0 is green where the model is better than the first, and red where it is worse.
     """
-    differences = [difference for one in comparisons for difference in one.differences.values()]
-    has_flips = any(difference.num_gained is not None for difference in differences)
-    short_cells = [rows for _, rows in comparison_cells(comparisons, names, is_short=True)]
-    for place, (headers, rows) in enumerate(comparison_cells(comparisons, names)):
+    short_cells = [rows for _, rows, _ in comparison_cells(comparisons, names, is_short=True)]
+    for place, (headers, rows, meaning) in enumerate(comparison_cells(comparisons, names)):
         yield from [""] * (place > 0)
-        yield from joined_lines(
-            f"against {headers[3]}, over the samples that both scored:",
-            ["value (difference [95% interval]" + ", samples gained and lost)" * has_flips],
-            width=width,
-        )
+        yield from joined_lines(f"against {headers[3]}, over the samples that both scored:", [meaning], width=width)
         table = _table(headers, rows)
         if not table.fits(width):
             table = _table(headers, short_cells[place])
@@ -41,10 +35,11 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 def comparison_cells(
     comparisons: Sequence[Comparison], names: Mapping[str, str], *, is_short: bool = False, has_p: bool = False
-) -> Iterator[tuple[list[str], list[list[str]]]]:
+) -> Iterator[tuple[list[str], list[list[str]], str]]:
     """Headers and rows, made ``printable``, of a table for each model that others stand against: ``headers[3]``.
 
-    A session has one; a report may have been edited. ``has_p``: with the p-values of the paired tests.
+    The third says what a cell holds. A session has one table; a report may have been edited. ``has_p``: with the
+    p-values of the paired tests.
     """
     compared = [comparison for comparison in comparisons if comparison.differences]
     for first in dict.fromkeys(comparison.first for comparison in compared):
@@ -54,7 +49,19 @@ def comparison_cells(
         for comparison in own:
             suites.setdefault(comparison.suite, {})[comparison.second] = comparison
         headers = ["suite", "metric", "n", *(printable(names.get(model, model)) for model in (first, *seconds))]
-        yield headers, [_row(suite, members, seconds, is_short, has_p) for suite, members in suites.items()]
+        rows = [_row(suite, members, seconds, is_short, has_p) for suite, members in suites.items()]
+        yield headers, rows, _meaning([*suites.values()], has_p)
+
+
+def _meaning(suites: Sequence[Mapping[str, Comparison]], has_p: bool) -> str:
+    """``value (difference [95% interval], samples gained and lost)``: flips and p where a cell has them."""
+    shown = [one.differences.get(_first_metric(own)) for own in suites for one in own.values()]
+    parts = ["difference [95% interval]"]
+    if any(difference is not None and difference.num_gained is not None for difference in shown):
+        parts.append("samples gained and lost")
+    if has_p and any(difference is not None and difference.p_value is not None for difference in shown):
+        parts.append("two-sided p of the paired test that gates make")
+    return f"value ({', '.join(parts)})"
 
 
 def p_text(p: float) -> str:

@@ -16,7 +16,10 @@ from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, sui
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 from pytest_llmeval.text.escaping import printable, shortened
 
-__all__ = ["MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary", "is_github"]
+__all__ = ["MAX_CHARACTERS", "MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary", "is_github"]
+
+MAX_CHARACTERS = 65_536
+"""What GitHub takes of a comment; a job summary of more is not read."""
 
 MAX_SUMMARY_BYTES = 1024 * 1024
 """Of one step, all that is written to its summary together; GitHub shows nothing of a longer one."""
@@ -42,7 +45,7 @@ def append_job_summary(report: Report, environ: Mapping[str, str]) -> str | None
         return None
     try:
         with Path(name).open("ab") as file:
-            text = _cut("\n" + markdown_summary(report), MAX_SUMMARY_BYTES - file.tell())
+            text = _cut("\n" + markdown_summary(report, limit=MAX_CHARACTERS), MAX_SUMMARY_BYTES - file.tell())
             file.write(text)
     except OSError as error:
         return f"cannot append to the job summary {printable(name)}: {error.strerror or error}"

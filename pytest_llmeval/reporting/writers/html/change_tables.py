@@ -31,13 +31,13 @@ _MAX_MOVERS, _MAX_CHANGES_OPEN = 40, 30
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
     """Models against the first one, and how many samples each metric changed of, with its paired test."""
-    for headers, rows in comparison_cells(report.comparisons, names):
+    for headers, rows, meaning in comparison_cells(report.comparisons, names):
         yield Table(
             title=f"Against {headers[3]}",
             headers=headers,
             rows=rows,
             align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
-            notes=["Over the samples that both scored: value (difference [95% interval], samples gained and lost)."],
+            notes=[f"Over the samples that both scored: {meaning}."],
         )
     better = report.better_by_suite()
     is_explained = False

@@ -36,6 +36,16 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 )
 from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.markdown.figures import figure_lines
+from pytest_llmeval.reporting.writers.markdown.parts import (
+    DETAILS,
+    FAILURES,
+    HEAD,
+    NUMBERS,
+    OTHERS,
+    Part,
+    whole,
+    within,
+)
 from pytest_llmeval.reporting.writers.markdown.questions import Questions
 from pytest_llmeval.reporting.writers.markdown.tables import table
 from pytest_llmeval.text.escaping import markdown_text
@@ -57,15 +67,19 @@ def write_markdown(report: Report, path: Path) -> None:
         questions.add(record)
     figures = figure_lines(report, path)
     with atomic_write(path, encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in _single_spaced(_lines(report, unscored, questions, figures)))
+        file.writelines(f"{line}\n" for line in whole(_parts(report, unscored, questions, figures)))
 
 
-def markdown_summary(report: Report) -> str:
-    """The models, gates, suites with their categories, problems and what could not be scored; not every question."""
+def markdown_summary(report: Report, *, limit: int | None = None) -> str:
+    """The models, gates, problems, what could not be scored, and suites with their categories; not every question.
+
+    ``limit`` is the number of characters that there may be: what failed is kept first, and what is left out counted.
+    """
     unscored = _Unscored(_MAX_UNSCORED_IN_SUMMARY)
     for record in report.records:
         unscored.add(record)
-    return "".join(f"{line}\n" for line in _single_spaced(_lines(report, unscored, None)))
+    parts = _parts(report, unscored, None)
+    return "".join(f"{line}\n" for line in (whole(parts) if limit is None else within(parts, limit)))
 
 
 class _Unscored:
@@ -83,10 +97,40 @@ class _Unscored:
                 self.rows.append((record.nodeid, record.reason or "no reason given"))
 
 
-def _lines(
+def _parts(
     report: Report, unscored: _Unscored, questions: Questions | None, figures: Sequence[str] = ()
-) -> Iterator[str]:
+) -> Iterator[Part]:
     names = short_model_names(report)
+    yield Part.of(_head(report), HEAD)
+    if report.gates:
+        yield from _gates(report.gates, names)
+    yield from _problems(report, unscored)
+    yield Part.of(["## Suites"], HEAD)
+    for group in grouped([suite_row(suite, names) for suite in report.suites]):
+        yield Part.table(*_metrics("suite", group), NUMBERS, "suite")
+    yield Part.of(_averages(report, names), NUMBERS)
+    for headers, rows, meaning in comparison_cells(report.comparisons, names, has_p=True):
+        heading = f"Against {markdown_text(headers[3])}, over the samples that both scored: {meaning}"
+        align = ["left", "left", "right", *("left" for _ in headers[3:])]
+        yield Part.table(headers, rows, align, NUMBERS, "comparison", heading=heading)
+    headers, rows = per_sample_cells(report, names)
+    align = ["left", *("right" for _ in headers[1:])]
+    yield Part.table(headers, rows, align, NUMBERS, "row", heading="A sample took, in the mean:")
+    yield Part.of(figures, DETAILS)
+    yield from _movers([*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)])
+    sections = (
+        _suite(suite, names, None if questions is None else questions.lines(place))
+        for place, suite in enumerate(report.suites)
+    )
+    yield Part((), ((DETAILS, lines) for lines in sections), "suite by its categories", "suites by their categories")
+    if questions is not None:
+        headers, rows = latency_cells(report.suites, names)
+        align = ["left", *("right" for _ in headers[1:])]
+        yield Part.table(headers, rows, align, DETAILS, "row", heading="## Time")
+        yield Part.of(markdown_distribution(report), DETAILS)
+
+
+def _head(report: Report) -> Iterator[str]:
     models = markdown_text("; ".join(model_texts(report.models)))
     yield f"# LLM evaluation: {models}" if models else "# LLM evaluation"
     yield ""
@@ -98,36 +142,6 @@ def _lines(
     for text in store_texts(report):
         yield markdown_text(f"{text[0].upper()}{text[1:]}.")
         yield ""
-    if report.gates:
-        yield from _gates(report.gates, names)
-    yield "## Suites"
-    for group in grouped([suite_row(suite, names) for suite in report.suites]):
-        yield from _metrics("suite", group)
-    yield from _averages(report, names)
-    without_p = [rows for _, rows in comparison_cells(report.comparisons, names)]
-    for place, (headers, rows) in enumerate(comparison_cells(report.comparisons, names, has_p=True)):
-        of_p = ", two-sided p of the paired test that gates make" if rows != without_p[place] else ""
-        first = markdown_text(headers[3])
-        yield (
-            f"Against {first}, over the samples that both scored: value (difference [95% interval], samples gained and "
-            f"lost{of_p})"
-        )
-        yield from table(headers, rows, ["left", "left", "right", *("left" for _ in headers[3:])])
-    headers, rows = per_sample_cells(report, names)
-    if rows:
-        yield "A sample took, in the mean:"
-        yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
-    yield from figures
-    yield from _movers([*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)])
-    yield from _problems(report, unscored)
-    for place, suite in enumerate(report.suites):
-        yield from _suite(suite, names, None if questions is None else questions.lines(place))
-    headers, rows = latency_cells(report.suites, names)
-    if rows and questions is not None:
-        yield "## Time"
-        yield from table(headers, rows, ["left", *("right" for _ in headers[1:])])
-    if questions is not None:
-        yield from markdown_distribution(report)
 
 
 def markdown_distribution(report: Report) -> Iterator[str]:
@@ -138,23 +152,24 @@ def markdown_distribution(report: Report) -> Iterator[str]:
         yield from table(headers, rows, ["left", "left", *("right" for _ in headers[2:])])
 
 
-def _movers(found: Sequence[Moved]) -> Iterator[str]:
-    if found:
-        yield "## Samples that changed most"
-    for one in found[:MAX_MOVED]:
-        headers, rows = movers_cells(one.movers)
-        yield ""
-        yield markdown_text(movers_heading(one))
-        yield from table(headers, rows, ["left", "left", "right", "right", "right"])
+def _movers(found: Sequence[Moved]) -> Iterator[Part]:
+    if not found:
+        return
+    sections = (_moved(one) for one in found[:MAX_MOVED])
+    yield Part(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric of these")
     if len(found) > MAX_MOVED:
-        yield f"… and {len(found) - MAX_MOVED:,} more, all in the JSON report"
-        yield ""
+        yield Part.of([f"… and {len(found) - MAX_MOVED:,} more, all in the JSON report", ""], DETAILS)
 
 
-def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[str]:
-    yield "## Gates"
+def _moved(one: Moved) -> Iterator[str]:
+    headers, rows = movers_cells(one.movers)
     yield ""
-    yield count_line(results)
+    yield markdown_text(movers_heading(one))
+    yield from table(headers, rows, ["left", "left", "right", "right", "right"])
+
+
+def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[Part]:
+    yield Part.of(["## Gates", "", count_line(results)], HEAD)
     ordered = sorted(results, key=lambda result: (OUTCOMES.index(result.outcome), result.kind))
     rows = (
         (
@@ -165,12 +180,12 @@ def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterato
         )
         for result in ordered
     )
-    yield from table(("outcome", "suite", "gate", "what was found"), rows, ["left"] * 4)
+    urgency = [FAILURES if result.outcome == "failed" else OTHERS for result in ordered]
+    yield Part.table(("outcome", "suite", "gate", "what was found"), rows, ["left"] * 4, urgency, "gate")
 
 
-def _metrics(heading: str, rows: Sequence[Row]) -> Iterator[str]:
-    headers, cells, align = metric_cells(heading, rows, metrics_shown(rows))
-    yield from table(headers, cells, align)
+def _metrics(heading: str, rows: Sequence[Row]) -> tuple[list[str], list[list[str]], list[str]]:
+    return metric_cells(heading, rows, metrics_shown(rows))
 
 
 def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
@@ -184,18 +199,16 @@ def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _problems(report: Report, unscored: _Unscored) -> Iterator[str]:
+def _problems(report: Report, unscored: _Unscored) -> Iterator[Part]:
     if report.problems:
-        yield "## Problems"
-        yield ""
-        yield from (f"- problem: {markdown_text(problem)}" for problem in report.problems)
-        yield ""
+        lines = ([f"- problem: {markdown_text(problem)}"] for problem in report.problems)
+        yield Part(("## Problems", ""), ((FAILURES, line) for line in lines), "problem")
     if unscored.num_samples:
-        yield f"## Could not be scored: {unscored.num_samples:,}"
-        yield from table(("sample", "reason"), unscored.rows, ["left", "left"])
+        heading = f"## Could not be scored: {unscored.num_samples:,}"
+        yield Part.table(("sample", "reason"), unscored.rows, ["left", "left"], FAILURES, "sample", heading=heading)
         if unscored.num_samples > len(unscored.rows):
-            yield f"… and {unscored.num_samples - len(unscored.rows):,} more, all in the JSON report"
-            yield ""
+            more = unscored.num_samples - len(unscored.rows)
+            yield Part.of([f"… and {more:,} more, all in the JSON report", ""], FAILURES)
 
 
 def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str] | None) -> Iterator[str]:
@@ -212,17 +225,8 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
         yield f"Counts: {markdown_text(counts)}"
         yield ""
     if len(suite.categories) > 1:
-        yield from _metrics("category", category_section(suite, names).rows)
+        yield from table(*_metrics("category", category_section(suite, names).rows))
         if means := ", ".join(mean_texts(suite.macro, parts="category")):
             yield f"Macro average over categories: {markdown_text(means)}"
             yield ""
     yield from questions or ()
-
-
-def _single_spaced(lines: Iterator[str]) -> Iterator[str]:
-    """The lines with no two empty ones in a row."""
-    was_empty = False
-    for line in lines:
-        if line or not was_empty:
-            yield line
-        was_empty = not line

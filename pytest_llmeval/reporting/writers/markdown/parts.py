@@ -1,0 +1,129 @@
+"""A text of parts, of which those that matter least are left out, and counted, where it may not be long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_llmeval.reporting.writers.markdown.tables import table
+
+__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "whole", "within"]
+
+HEAD, FAILURES, NUMBERS, OTHERS, DETAILS = range(5)
+"""How much units matter: what is kept first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Units that follow each other, each with how much it matters; ``head`` are lines before the first.
+
+    ``what`` a unit is called where it is counted; one of no name is not counted.
+    """
+
+    head: Sequence[str]
+    units: Iterable[tuple[int, Iterable[str]]]
+    what: str = ""
+    many: str = ""
+
+    @classmethod
+    def of(cls, lines: Iterable[str], urgency: int) -> Part:
+        """Lines that are kept or left out together."""
+        return cls((), [(urgency, lines)])
+
+    @classmethod
+    def table(
+        cls,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        align: Sequence[str],
+        urgency: int | Sequence[int],
+        what: str,
+        *,
+        heading: str | None = None,
+    ) -> Part:
+        """A table whose rows are units, with ``urgency`` for all or for each of them. Nothing if it has none."""
+        before, head, rule, *lines, after = table(headers, rows, align)
+        each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
+        units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
+        if units:
+            units[-1][1].append(after)
+        return cls([*([] if heading is None else [heading]), before, head, rule], units, what)
+
+
+def whole(parts: Iterable[Part]) -> Iterator[str]:
+    """The lines of all parts, with no two empty ones in a row."""
+    return _single_spaced(line for part in parts for line in _lines(part.head, (lines for _, lines in part.units)))
+
+
+def _lines(head: Sequence[str], units: Iterable[Iterable[str]]) -> Iterator[str]:
+    for place, lines in enumerate(units):
+        if not place:
+            yield from head
+        yield from lines
+
+
+def within(parts: Iterable[Part], limit: int) -> Iterator[str]:
+    """As many lines as ``limit`` characters hold, by how much they matter; what is left out is counted in its place."""
+    found = [_Kept(part) for part in parts]
+    names = {kept.part.what: kept for kept in found if kept.part.what}  # the last of each name counts for all
+    closing = f"Left out to stay within {limit:,} characters, which is what GitHub takes of a comment."
+    room = limit - sum(_size(_counted(name, kept.part.many, 10**9)) for name, kept in names.items())
+    room -= _size([closing])
+    for urgency in range(DETAILS + 1):
+        for kept in found:
+            room = kept.take(urgency, room)
+    left_out = Counter[str]()
+    for kept in found:
+        left_out[kept.part.what] += kept.num_left_out
+    lines: list[str] = []
+    for kept in found:
+        lines += _lines(kept.part.head, kept.lines)
+        name = kept.part.what
+        if name and names[name] is kept and left_out[name]:
+            lines += _counted(name, kept.part.many, left_out[name])
+    if +left_out:
+        lines.append(closing)
+    return _single_spaced(iter(lines))
+
+
+class _Kept:
+    """What is kept of a part: units from its beginning."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self._units = [(urgency, list(lines)) for urgency, lines in part.units]
+        self._is_full = False
+        self.lines: list[list[str]] = []
+
+    @property
+    def num_left_out(self) -> int:
+        return len(self._units) - len(self.lines)
+
+    def take(self, urgency: int, room: int) -> int:
+        """Keep the next units if they matter as much, as far as there is room. Returns the room that is left."""
+        while not self._is_full and self.num_left_out and self._units[len(self.lines)][0] <= urgency:
+            lines = self._units[len(self.lines)][1]
+            size = _size(lines) + (0 if self.lines else _size(self.part.head))
+            if size + 1 > room:  # one for the empty line that ends a table
+                self._is_full = True
+            else:
+                room -= size
+                self.lines.append(lines)
+        return room
+
+
+def _counted(name: str, many: str, number: int) -> list[str]:
+    return ["", f"… and {number:,} more {name if number == 1 else many or f'{name}s'}", ""]
+
+
+def _size(lines: Iterable[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def _single_spaced(lines: Iterable[str]) -> Iterator[str]:
+    was_empty = False
+    for line in lines:
+        if line or not was_empty:
+            yield line
+        was_empty = not line
