@@ -1,4 +1,4 @@
-"""A page of 100,000 samples: rows, filters, order, search and texts. tests/bench/html_report.py measures how fast."""
+"""A page of 100,000 samples: rows, filters, order, search and texts. benchmarks/html_report.py measures how fast."""
 
 from __future__ import annotations
 

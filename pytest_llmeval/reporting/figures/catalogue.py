@@ -104,7 +104,7 @@ def planned_figures(
 
 
 def svg_text(figure: ReportFigure) -> str:
-    """One ``<svg …>…</svg>`` for a page, see ``svg.svg_text``."""
+    """Return one ``<svg …>…</svg>`` for a page; see ``image_files.svg_text``."""
     from pytest_llmeval.reporting.figures import image_files
 
     return image_files.svg_text(figure)

@@ -29,7 +29,10 @@ __all__ = [
 ]
 
 INK, MUTED, GRID = "#212223", "#616263", "#d1d2d3"
-"""Texts and axes; what is said beside; lines behind the data. No data has these colours: ``svg.py`` looks for them."""
+"""Colours of texts and axes, of notes, and of lines behind the data.
+
+No data has these colours: ``image_files.py`` replaces them.
+"""
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c46c9c", "#a67c00", "#767676", "#8c6bb1")
 """After M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a contrast of 3 or

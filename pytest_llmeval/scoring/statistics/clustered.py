@@ -110,7 +110,7 @@ def proportion_interval(
     """Wilson's score interval of the mean of zeros and ones, over as many samples as these clusters are worth.
 
     The quantile is that of t, not of the normal distribution. Simulated over proportions from 0.05 to 0.95 it covers
-    within a point of 95% for 20 clusters and more (``tests/bench/interval_coverage.py``). Student's t of the mean does
+    within a point of 95% for 20 clusters and more (``benchmarks/interval_coverage.py``). Student's t of the mean does
     not: of 20 clusters of 5 samples that are correlated by 0.3 it covers 92%.
     """
     if clusters is None:
