@@ -1,4 +1,5 @@
-"""docs/coming_from.md: every command of ours that it shows runs, in a folder with the files that the page names.
+"""docs/coming_from.md: every command of ours that it shows runs, in a folder with the files that the page names, and
+does what its row says.
 
 A stub server stands in for the servers and the hosted model, and the demo model, in the hub's cache, for ``gpt2``.
 """
@@ -6,10 +7,11 @@ A stub server stands in for the servers and the hosted model, and the demo model
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +85,10 @@ import re
 
 
 def crew(question, planning=False):
+    # Right everywhere: it adds the last two numbers, and finds the letter of a capital.
     numbers = [int(number) for number in re.findall(r"\\d+", question)]
-    text = str(sum(numbers[-2:])) if numbers else "A. Paris"
+    city = "Paris" if "France" in question else "Oslo"
+    text = f"The answer is {sum(numbers[-2:])}." if numbers else re.search(rf"(.)\\. {city}", question)[1]
     return {"text": text, "num_tokens": 5 if planning else 2, "trace": ["planned"] if planning else []}
 """
 JUDGE = """
@@ -145,7 +149,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tasks/rows.jsonl": [{"question": "Is ice cold?", "choices": ["yes", "no"], "answer": 0}],
         "rag.jsonl": [{"id": "r1", "question": "Is it so?", "response": "So.", "target": "So.", "contexts": ["So."]}],
         "queries.jsonl": [{"id": f"q{number}", "qrels": {f"d{number}": 2}, "question": "?"} for number in range(12)],
-        "gsm8k.jsonl": [{"question": "What is 2 + 3?", "answer": "Two and three.\n#### 5"}],
+        "gsm8k.jsonl": [
+            {"question": "What is 2 + 3?", "answer": "Two and three.\n#### 5"},
+            {"question": "What is 600 + 400?", "answer": "1 * 1000 = 1000\n#### 1,000"},
+            {"question": "What is 3 + 4, if 1 + 1 is 2, and 5 less than 3 + 2 is 0?", "answer": "2 and 0\n#### 2.0"},
+        ],
+        "few.jsonl": [{"logit_yes": 1.0, "logit_no": 0.5}],
         "logits.jsonl": [
             {"id": "a", "logit_yes": 1.0, "logit_no": 0.5},
             {"id": "b", "logit_yes": 0.1, "logit_no": 0.1},
@@ -229,13 +238,6 @@ def test_options_exist() -> None:
     assert set(re.findall(r"--llm-[a-z-]+", PAGE)) <= known
 
 
-PRINTED = {
-    "--distribution": r"suite +metric +n +mean +sd +min +p50 +p95 +max",
-    "--id r1": r"(?s)^r1 \(.*question: .*verdict 1 of \d+: faithfulness",
-}
-"""What commands with these options print, beside ending well."""
-
-
 def test_settings_in_cells_are_settings() -> None:
     """Every mapping in a cell holds keys of a suite, names of scorers, or settings of these."""
     schema = json.dumps(json_schema())
@@ -248,6 +250,94 @@ def test_settings_in_cells_are_settings() -> None:
         assert isinstance(found, dict), cell
         for key in found:
             assert f'"{key}"' in schema, cell
+
+
+SAMPLES = {
+    "::q1": {"sums": 1},
+    "-k q1": {"sums": 1},
+    "first:2": {"sums": 2, "capitals": 2},
+    "--llm-limit 2": {"sums": 2},
+    "few.jsonl": {"boolq": 1},
+    "suites/sums.yaml": {"sums": 3},
+    "suites/": {"sums": 3, "capitals": 2},
+    "tasks/my_task.yaml": {"my_task": 1},
+    "lm_eval:arc_easy": {"arc_easy": 2},
+    "support.yaml": {"support": 1},
+    "aspects.yaml": {"aspects": 1},
+    "rag.yaml": {"rag": 1},
+    "search.yaml": {"search": 12},
+    "boolq.yaml": {"boolq": 2},
+    "test_gsm8k.py": {"GSM8K": 3},
+}
+"""How many samples of which suites each model is scored on; the first of these words that are in a command decide."""
+
+Outcome = Callable[[Path, dict[str, Any]], bool]
+
+
+def records_of(report: dict[str, Any], suite: str = "sums") -> list[dict[str, Any]]:
+    return [record for record in report["records"] if record["suite"] == suite]
+
+
+def are_right(_: Path, report: dict[str, Any]) -> bool:
+    return all(record["status"] == "correct" for record in report["records"])
+
+
+def ndcg(expected: float) -> Outcome:
+    def check(_: Path, report: dict[str, Any]) -> bool:
+        metrics: dict[str, Any] = report["suites"][0]["metrics"]
+        return bool(metrics["ndcg@10"]["value"] == pytest.approx(expected))
+
+    return check
+
+
+def prompts_hold(*words: str) -> Outcome:
+    def check(_: Path, report: dict[str, Any]) -> bool:
+        return all(word in json.dumps(record["prompt"]) for record in records_of(report) for word in words)
+
+    return check
+
+
+OUTCOMES: list[tuple[str, Outcome]] = [
+    ("python:my_agents:crew", are_right),
+    ("replay:samples_my_task.jsonl", are_right),
+    ("replay:logits.jsonl", are_right),
+    ("replay:few.jsonl", lambda _, report: [suite["num_skipped"] for suite in report["suites"]] == [1]),
+    ("replay:bm25.run", ndcg(1 / math.log2(3))),  # the one of grade 2 stands second
+    ("replay:dense.run", ndcg(1.0)),
+    ("fewshot.count=2", prompts_hold("1 + 2 = 3", "2 + 2 = 4")),
+    ("prompt.template=", prompts_hold("Add: ")),
+    ("prompt.system=Be brief.", prompts_hold("Be brief.")),
+    ("epochs=3", lambda _, report: all(len(one["details"]["outputs"]) == 3 for one in records_of(report))),
+    ("generate.max_tokens=8", lambda _, report: all(len(suite["overridden"]) == 2 for suite in report["suites"])),
+    ("--llm-gate ", lambda _, report: [gate["outcome"] for gate in report["gates"]] == ["passed"]),
+    ("--llm-baseline", lambda _, report: {gate["outcome"] for gate in report["gates"]} == {"passed"}),
+    ("planning=true", lambda _, report: len(report["comparisons"]) == 1),
+    ("--llm-model=gpt2 --llm-model=./checkpoint", lambda _, report: len(report["comparisons"]) == 2),
+    ("--llm-report results/report.json", lambda place, _: (place / "results/report.json").is_file()),
+    ("--llm-report suites/", lambda place, _: bool(list((place / "suites").glob("*.md")))),
+    ("--llm-report out.csv", lambda place, _: "sums,gpt2,q1," in (place / "out.csv").read_text()),
+    ("--llm-report-records wrong", lambda place, _: len((place / "log.jsonl").read_text().splitlines()) >= 1),
+]
+"""What the report, or the folder, of a command shows that has these words."""
+
+PRINTED = {
+    "compare search.json dense.json": r"ndcg@10 0\.631 -> 1\.000",
+    "presets gsm8k": r"decides: strict",
+    "presets": r"(?m)^gsm8k +",
+    "convert": "",
+    "export": "",
+    "--distribution": r"suite +metric +n +mean +sd +min +p50 +p95 +max",
+    "rag.json --id r1": r"(?s)^r1 \(.*question: .*verdict 1 of \d+: faithfulness",
+    "report.json --id q1": r"(?s)^q1 \(sums, .*question: 1 \+ 1 =.*1 sample$",
+    "--samples all": r"5 samples",
+    "--samples wrong": r"(?s)\): wrong.*\d samples?$",
+    "show report.json": r"sums +3 +",
+}
+"""What our own commands with these words print; the first that are in one decide."""
+
+
+def first_in(command: str, words: Iterable[str]) -> str:
+    return next(one for one in words if one in command)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -268,10 +358,71 @@ def test_a_command(
         capsys.readouterr()
         assert main(arguments) in (0, None)
         printed = capsys.readouterr().out
-        for option, pattern in PRINTED.items():
-            assert option not in command or re.search(pattern, printed), printed
+        assert re.search(PRINTED[first_in(command, PRINTED)], printed.strip()), printed
         return
-    result = project.runpytest(*arguments, "-Wdefault")
+    is_dry = "--llm-show-prompts" in command
+    own = [] if is_dry else ["--llm-report=outcome.json", "--llm-report-prompts=full"]
+    result = project.runpytest(*arguments, *own, "-Wdefault")
     assert result.ret == 0
+    if is_dry:
+        result.stdout.fnmatch_lines(["*1 + 1 =*"])
+        return
+    report = json.loads((project.path / "outcome.json").read_text())
+    expected = SAMPLES[first_in(command, SAMPLES)]
+    assert not report["problems"]
+    found = {(suite["name"], model): suite["num_scored"] for suite in report["suites"] for model in suite["models"]}
+    num_models = max(1, len(re.findall(r"--llm-model[ =]", command)))
+    assert sorted((name, count) for (name, _), count in found.items()) == sorted([*expected.items()] * num_models)
+    assert not any(suite["num_unscored"] for suite in report["suites"])
+    for words, holds in OUTCOMES:
+        assert words not in command or holds(project.path, report), (words, report)
     if "--llm-max-drop" in command:
         result.stdout.re_match_lines([r"passed: search, ndcg@10 vs baseline: .*"])
+
+
+def test_every_outcome_is_of_a_command() -> None:
+    for words in [*SAMPLES, *PRINTED, *(words for words, _ in OUTCOMES)]:
+        assert any(words in command for command in COMMANDS), words
+
+
+def test_an_export_has_their_keys(project: pytest.Pytester) -> None:
+    assert project.runpytest("test_gsm8k.py", "--llm-model=python:my_agents:crew", "--llm-report=report.json").ret == 0
+    assert main(["export", "report.json", "--to", "questions", "-o", "results/gsm8k.json"]) in (0, None)
+    questions = json.loads((project.path / "results/gsm8k.json").read_text())["questions"]
+    assert [set(one) for one in questions] == [{"qid", "question", "gold", "pred", "correct"}] * 3
+    assert [(one["pred"], one["correct"]) for one in questions] == [("5", True), ("1000", True), ("2", True)]
+
+
+def test_a_converted_task_gives_the_same(project: pytest.Pytester) -> None:
+    replies = "--llm-model=replay:samples_my_task.jsonl"
+    assert main(["convert", "tasks/my_task.yaml", "-o", "my_task.suite.yaml"]) in (0, None)
+    statuses = []
+    for suite in ("tasks/my_task.yaml", "my_task.suite.yaml"):
+        assert project.runpytest(suite, replies, "--llm-report=report.json").ret == 0
+        statuses.append([one["status"] for one in json.loads((project.path / "report.json").read_text())["records"]])
+    assert statuses == [["correct"], ["correct"]]
+
+
+def test_csqa_by_the_letter_that_the_reply_states(project: pytest.Pytester) -> None:
+    """The row of the preset; alone it compares log-likelihoods, which a function does not give."""
+    labels = "ABCDE"
+    row = {
+        "question": {"stem": "Which?", "choices": [{"label": label, "text": label.lower() * 3} for label in labels]},
+        "answerKey": "B",
+    }
+    (cell,) = re.findall(r"`(preset: csqa)` with `(score: .*?)`:", PAGE)
+    project.path.joinpath("q.jsonl").write_text(json.dumps(row) + "\n")
+    project.makepyfile(stating='def crew(question):\n    return "Not A: the answer is (B)"\n')
+    for name, lines in (("by_letter", cell), ("alone", cell[:1])):
+        project.makefile(".yaml", **{name: "\n".join((f"suite: {name}", "dataset: {path: q.jsonl}", *lines))})
+    model = "--llm-model=python:stating:crew"
+    assert project.runpytest("by_letter.yaml", model, "--llm-report=report.json").ret == 0
+    assert [one["status"] for one in json.loads((project.path / "report.json").read_text())["records"]] == ["correct"]
+    project.runpytest("alone.yaml", model).stdout.fnmatch_lines(["*score: choice compares log-likelihoods*"])
+
+
+def test_surplus_replies_are_counted(project: pytest.Pytester) -> None:
+    project.path.joinpath("few.jsonl").write_text('{"logit_yes": 1.0, "logit_no": 0.5}\n' * 5)
+    command = next(command for command in COMMANDS if "few.jsonl" in command)
+    result = project.runpytest(*shlex.split(command)[1:], "-Wdefault")
+    result.stdout.fnmatch_lines(["*few.jsonl: the last 3 replies are left out, since suite 'boolq' has 2 samples"])

@@ -124,6 +124,20 @@ def test_by_order_where_nobody_has_an_id(tmp_path: Path) -> None:
     assert "out.jsonl:2: the reply has no id, and others have one" in refusal(some, samples("b", "a"))
 
 
+def test_partial_takes_replies_in_order_as_far_as_they_go(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"response": "x"}, {"response": "y"}])
+    assert refusal(load(path), samples("a")).endswith("?partial=true scores the first 1")
+    model = load(path, "partial=true")
+    assert answers(model, samples("b", "a")) == ["x", "y"]
+    assert model.warning_of("s") is None
+    (first, second, third) = answers(model, samples("b", "a", "c"))
+    assert (first, second) == ("x", "y")
+    assert "no reply in" in str(third)
+    assert model.warning_of("s") is None
+    assert answers(model, samples("b")) == ["x"]
+    assert str(model.warning_of("s")).endswith("out.jsonl: the last reply is left out, since suite 's' has 1 sample")
+
+
 def test_missing_and_surplus_ids(tmp_path: Path) -> None:
     rows = [{"id": f"x{n}", "response": ""} for n in range(7)]
     path = write(tmp_path, [*rows, {"id": "a", "response": "one"}])

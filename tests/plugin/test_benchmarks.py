@@ -214,6 +214,15 @@ def test_two_benchmarks_of_a_file_one_without_replies(llm_pytester: pytest.Pytes
         ("def load(self): return None", "A.load returned None, expected rows: a list of mappings, or yield them"),
         ("def load(self): return {'question': 'q'}", "A.load returned {'question': 'q'} (a dict), expected rows: *"),
         ("def load(self): return [{'question': 'q'}]", "*sample '1': the sample has no target; expected a text"),
+        (
+            "def load(self): return [{'qid': 'a', 'question': 'q', 'gold': '1'}]",
+            "A.load: row 1 has 'qid' and no 'id', 'gold' and no 'target', which is what we call it: rename it, *",
+        ),
+        (
+            "target = '1'\n    def load(self): return [{'id': 1}, {'qid': 'a', 'gold': '1'}]",
+            "A.load: row 2 has 'qid' and no 'id', which is what we call it: rename it, or give both",
+        ),
+        ("load = None\n    def load_data(self): return []", "A.load_data: * did you mean 'load'? Otherwise rename it"),
         ("def load(self): return [{'target': True}]", "*sample '1': the target is true, which is not text; *"),
     ],
 )
@@ -222,6 +231,15 @@ def test_mistakes_in_a_class(project: pytest.Pytester, attribute: str, message: 
     result = project.runpytest("-p", "no:xdist")
     result.stdout.fnmatch_lines([f"test_a.py:3: {message}"])
     result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("hook", ["load_data", "get_samples"])
+def test_a_class_of_another_program_that_loads_by_itself(project: pytest.Pytester, hook: str) -> None:
+    code = f"    def __init__(self):\n        self.rows = self.{hook}()\n    def {hook}(self):\n        return []\n"
+    write(project, f"class A(Benchmark):\n{code}")
+    result = project.runpytest("-p", "no:xdist")
+    result.stdout.fnmatch_lines([f"test_a.py:3: A has no method load, which gives the rows; rename {hook} to load; *"])
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 

@@ -395,7 +395,7 @@ def test_a_benchmark_without_rows_and_one_with_a_broken_row(llm_pytester: pytest
     result.stdout.fnmatch_lines_random(
         [
             "test_two.py:3: samples: found an empty list, expected samples",
-            "test_two.py:7: Broken.load: row 2 is a str, expected a mapping of columns",
+            "test_two.py:7: Broken.load: row 2 is a str, expected a mapping of columns, such as {'id': 'q1', *",
         ]
     )
     assert result.ret == pytest.ExitCode.INTERRUPTED

@@ -107,6 +107,30 @@ def test_partial(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     assert suite["metrics"]["accuracy"]["value"] == 0.5
 
 
+@pytest.mark.parametrize(
+    ("num_replies", "outcomes", "line"),
+    [
+        (2, {"passed": 1, "skipped": 2}, "*SKIPPED [[]2] sums.yaml:1: no reply in out.jsonl*"),
+        (4, {"passed": 2}, "*sums*"),
+        (7, {"passed": 2, "warnings": 1}, "*out.jsonl: the last 3 replies are left out, since suite 'sums' has 4 *"),
+    ],
+)
+def test_partial_in_order(
+    llm_pytester: pytest.Pytester, workers: list[str], num_replies: int, outcomes: dict[str, int], line: str
+) -> None:
+    replies = [{"response": text} for text in ("2", "six", "8", "ten", "9", "10", "11")]
+    jsonl(llm_pytester.path, "out.jsonl", replies[:num_replies])
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    model = "--llm-model=replay:out.jsonl?partial=true"
+    result = llm_pytester.runpytest(*workers, model, "--llm-report=report.json", "-rs", "-Wdefault", "sums.yaml")
+    assert result.ret == 0
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines([line])
+    (suite,) = report_of(llm_pytester.path)["suites"]
+    num_skipped = outcomes.get("skipped", 0)
+    assert (suite["num_scored"], suite["num_skipped"]) == (4 - num_skipped, num_skipped)
+
+
 def test_a_report_can_be_scored_again(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """Replies and log-likelihoods of a run with a model give the same scores without it."""
     suites = llm_pytester.mkdir("suites")

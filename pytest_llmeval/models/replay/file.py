@@ -128,6 +128,10 @@ class Replies:
     kind: Kind
     replies: tuple[Reply, ...]
 
+    def of(self, suite: str) -> list[Reply]:
+        """Those to a suite of this name, and those that name none."""
+        return [reply for reply in self.replies if reply.suite in (None, suite)]
+
 
 def replay_format(source: Source, given: str | None = None) -> str:
     """The format that was given, else the one that the file's name stands for. Raises ``ReplyProblem``."""

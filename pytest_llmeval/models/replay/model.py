@@ -63,13 +63,26 @@ class ReplayModel(SampleBackend):
         self._replies = replies
         self._partial = partial
         self._assigned: dict[str, Mapping[str, tuple[Reply, ...]]] = {}
+        self._num_left_out: dict[str, int] = {}
 
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
         """Find the replies to this suite. Raises ``ModelError`` where they do not fit it."""
         try:
-            self._assigned[suite] = assign_replies(self._replies, suite, samples, partial=self._partial)
+            assigned = self._assigned[suite] = assign_replies(self._replies, suite, samples, partial=self._partial)
         except ReplyProblem as problem:
             raise ModelError(f"model {self.identity.name}: {problem}") from None
+        own = self._replies.of(suite)
+        self._num_left_out[suite] = len(own) - len(assigned) if _are_in_order(own) else 0
+
+    def warning_of(self, suite: str) -> str | None:
+        """What is to be said of the replies to a suite that was prepared: how many have no sample."""
+        num_left_out = self._num_left_out[suite]
+        if num_left_out <= 0:
+            return None
+        replies = "reply is" if num_left_out == 1 else f"{num_left_out} replies are"
+        num_samples = len(self._assigned[suite])
+        samples = "1 sample" if num_samples == 1 else f"{num_samples} samples"
+        return f"{self._replies.shown}: the last {replies} left out, since suite {quoted(suite)} has {samples}"
 
     def lacks_method(self, suite: str, method: str) -> bool:
         """Whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
@@ -115,24 +128,25 @@ def assign_replies(
 ) -> dict[str, tuple[Reply, ...]]:
     """The replies to each sample of a suite, by the sample's id, those of several epochs in their order.
 
-    By id; by number, where the file counts rows; else by order. Raises ``ReplyProblem`` for replies that have no
-    sample, samples that have no reply (unless ``partial``), two replies to one sample that are not epochs, and replies
-    to other rows than the suite's.
+    By id; by number, where the file counts rows; else by order, with ``partial`` as far as both go. Raises
+    ``ReplyProblem`` for replies that have no sample, samples that have no reply (unless ``partial``), two replies to
+    one sample that are not epochs, and replies to other rows than the suite's.
     """
-    own = [reply for reply in replies.replies if reply.suite in (None, suite)]
+    own = replies.of(suite)
     if not own:
         named = dict.fromkeys(reply.suite for reply in replies.replies if reply.suite is not None)
         raise ReplyProblem(f"{replies.shown} has no replies for suite {quoted(suite)}, only for {_listed(named)}")
     by_number = {str(sample.number): sample.id for sample in samples}
     if all(reply.number is not None for reply in own):
         named_replies = [(by_number.get(str(reply.number), f"row {reply.number}"), reply) for reply in own]
-    elif all(reply.id is None for reply in own):
-        if len(own) != len(samples):
+    elif _are_in_order(own):
+        if len(own) != len(samples) and not partial:
             raise ReplyProblem(
                 f"{replies.shown} has {len(own)} replies without ids, and suite {quoted(suite)} has {len(samples)} "
-                "samples: give them ids, or one reply for each sample, in order"
+                "samples: give them ids, or one reply for each sample, in order; ?partial=true scores the first "
+                f"{min(len(own), len(samples))}"
             )
-        named_replies = [(sample.id, reply) for sample, reply in zip(samples, own, strict=True)]
+        named_replies = [(sample.id, reply) for sample, reply in zip(samples, own, strict=False)]
     elif (without := next((reply for reply in own if reply.id is None), None)) is not None:
         raise ReplyProblem(f"{without.place}: the reply has no id, and others have one; give ids to all, or to none")
     else:
@@ -141,6 +155,11 @@ def assign_replies(
     _check_ids(assigned, replies, suite, samples, partial=partial)
     _check_documents(assigned, replies, suite, samples)
     return assigned
+
+
+def _are_in_order(own: Sequence[Reply]) -> bool:
+    """Whether nothing but their order says to which samples they belong."""
+    return all(reply.id is None and reply.number is None for reply in own)
 
 
 def _grouped(named: Iterable[tuple[str, Reply]], replies: Replies) -> dict[str, tuple[Reply, ...]]:

@@ -23,7 +23,7 @@ from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.plugin.models.store import store_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.process import runs_tests
+from pytest_llmeval.plugin.process import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.xdist.findings import findings_of
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
@@ -282,6 +282,9 @@ def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequ
             config.stash.setdefault(_early_key, {})[spec.name] = loaded
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
+                warning_of = getattr(loaded, "warning_of", None)
+                if warning_of is not None and (message := warning_of(suite)) is not None:
+                    warn_once_of_suite(node, message)
 
 
 def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:

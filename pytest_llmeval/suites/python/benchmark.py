@@ -41,6 +41,8 @@ _HOOKS = {
     "normalise": "postprocess post_process extract_answer parse_answer clean_answer get_answer",
     "is_equivalent": "compare is_correct is_right check check_answer grade judge verify match matches",
 }
+_COLUMNS = {"qid": "id", "gold": "target"}
+"""Columns of other programs' questions, with their names here."""
 _LIKE = {theirs: ours for ours, names in _HOOKS.items() for theirs in names.split()}
 """Hooks of other programs, with what takes their place."""
 _TARGET_WORDS = frozenset({"gold", "target", "reference"})
@@ -179,8 +181,10 @@ def load_benchmark(
     line = _line_of(kind)
     _check_attributes(kind, source, line)
     if kind.load is Benchmark.load:
-        message = f"{kind.__name__} has no method load, which gives the rows; a base for others says __test__ = False"
-        raise source.error(message, line)
+        theirs = next((name for name in _HOOKS["load"].split() if callable(getattr(kind, name, None))), None)
+        advice = "" if theirs is None else f"rename {theirs} to load; "
+        message = f"{kind.__name__} has no method load, which gives the rows; {advice}a base for others says"
+        raise source.error(f"{message} __test__ = False", line)
     try:
         inspect.signature(kind).bind()
     except TypeError as error:
@@ -211,7 +215,16 @@ def _rows(benchmark: Benchmark, source: Source, line: int | None) -> list[Mappin
     rows = list(found)
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise source.error(f"{where}: row {number} is a {type(row).__name__}, expected a mapping of columns", line)
+            expected = "expected a mapping of columns, such as {'id': 'q1', 'question': '…', 'target': '…'}"
+            raise source.error(f"{where}: row {number} is a {type(row).__name__}, {expected}", line)
+        found = [
+            f"{quoted(theirs)} and no {quoted(ours)}"
+            for theirs, ours in _COLUMNS.items()
+            if theirs in row and ours not in row and getattr(benchmark, ours, None) is None
+        ]
+        if found:
+            message = f"{where}: row {number} has {', '.join(found)}, which is what we call it"
+            raise source.error(f"{message}: rename it, or give both", line)
     return rows
 
 
