@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "StoreFlaws",
     "as_builtin",
     "finite_number",
+    "who_served",
 ]
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
@@ -118,6 +119,9 @@ class LoglikelihoodResponse:
     ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
     unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the
     option's length.
+
+    ``served_model`` and ``system_fingerprint`` are what a server's reply says of who gave it: the name of the model,
+    and of what it ran on. None where it does not say, and of models behind no server.
     """
 
     loglikelihood: float
@@ -128,18 +132,21 @@ class LoglikelihoodResponse:
     measure: Literal["loglikelihood", "uncounted", "score"] = "loglikelihood"
     is_timed: bool = False
     asked_at: float | None = None
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResponse:
     """``text`` is what the model wrote, without the prompt and without the stop string.
 
-    ``seconds``, ``is_timed`` and ``asked_at`` as in ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known,
-    is the part of the ``seconds`` that went by until the first token was there: the time of reading the prompt.
-    What else a program says of its reply is None where it says nothing of that: ``contexts`` are the texts, best first,
-    that it retrieved and wrote its answer from, ``documents`` the ids of what it found, in its order, each with its
-    score or None, ``cost`` what the reply cost, in the user's currency, and ``trace`` the steps by which an agent came
-    to it. What only searches has documents, and no text: ``has_text`` is False then.
+    ``seconds``, ``is_timed``, ``asked_at``, ``served_model`` and ``system_fingerprint`` as in
+    ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known, is the part of the ``seconds`` that went by until
+    the first token was there: the time of reading the prompt. What else a program says of its reply is None where it
+    says nothing of that: ``contexts`` are the texts, best first, that it retrieved and wrote its answer from,
+    ``documents`` the ids of what it found, in its order, each with its score or None, ``cost`` what the reply cost, in
+    the user's currency, and ``trace`` the steps by which an agent came to it. What only searches has documents, and no
+    text: ``has_text`` is False then.
     """
 
     text: str
@@ -155,6 +162,8 @@ class GenerateResponse:
     has_text: bool = True
     cost: float | None = None
     trace: tuple[JSON, ...] | None = None
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +177,8 @@ class EmbeddingRequest:
 class EmbeddingResponse:
     """``vector`` is the text's embedding, as the model gives it, of whatever length.
 
-    ``num_prompt_tokens`` were read for it, and none written: ``num_tokens`` is 0. ``seconds``, ``is_timed`` and
-    ``asked_at`` as in ``LoglikelihoodResponse``.
+    ``num_prompt_tokens`` were read for it, and none written: ``num_tokens`` is 0. ``seconds``, ``is_timed``,
+    ``asked_at``, ``served_model`` and ``system_fingerprint`` as in ``LoglikelihoodResponse``.
     """
 
     vector: tuple[float, ...]
@@ -178,6 +187,8 @@ class EmbeddingResponse:
     seconds: float = 0.0
     is_timed: bool = False
     asked_at: float | None = None
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest | EmbeddingRequest
@@ -331,7 +342,8 @@ class ServerUse:
     the self-test too. ``cost`` is in the currency of the prices; None where no price was given. ``left_out`` are
     settings that the server has refused (``temperature``), which no request has had since; ``ended`` are replicas that
     have ended or were never there, each with the reason. ``replicas`` says of replicas on Ray how many requests each
-    has answered, and on which machine.
+    has answered, and on which machine. ``served_models`` and ``system_fingerprints`` count the replies, those from a
+    store too, by what they say of who gave them.
     """
 
     num_requests: int = 0
@@ -342,24 +354,48 @@ class ServerUse:
     left_out: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     replicas: Mapping[str, int] = field(default_factory=dict)
+    served_models: Mapping[str, int] = field(default_factory=dict)
+    system_fingerprints: Mapping[str, int] = field(default_factory=dict)
+
+    def counting(self, reply: Response) -> ServerUse:
+        """With one reply more in ``served_models`` and ``system_fingerprints``."""
+        model, fingerprint = who_served(reply)
+        if model is None and fingerprint is None:
+            return self
+        return replace(
+            self,
+            served_models=_added(self.served_models, _once(model)),
+            system_fingerprints=_added(self.system_fingerprints, _once(fingerprint)),
+        )
 
     def __add__(self, other: ServerUse) -> ServerUse:
         """Of two processes."""
         costs = [use.cost for use in (self, other) if use.cost is not None]
-        reasons = sorted(self.retries.keys() | other.retries.keys())
         return ServerUse(
             num_requests=self.num_requests + other.num_requests,
-            retries={name: self.retries.get(name, 0) + other.retries.get(name, 0) for name in reasons},
+            retries=_added(self.retries, other.retries),
             num_prompt_tokens=self.num_prompt_tokens + other.num_prompt_tokens,
             num_tokens=self.num_tokens + other.num_tokens,
             cost=math.fsum(costs) if costs else None,
             left_out=tuple(sorted({*self.left_out, *other.left_out})),
             ended=tuple(sorted({*self.ended, *other.ended})),
-            replicas={
-                name: self.replicas.get(name, 0) + other.replicas.get(name, 0)
-                for name in sorted(self.replicas.keys() | other.replicas.keys())
-            },
+            replicas=_added(self.replicas, other.replicas),
+            served_models=_added(self.served_models, other.served_models),
+            system_fingerprints=_added(self.system_fingerprints, other.system_fingerprints),
         )
+
+
+def who_served(reply: object) -> tuple[str | None, str | None]:
+    """The ``served_model`` and ``system_fingerprint`` of a response of any kind, also of one that came later."""
+    return getattr(reply, "served_model", None), getattr(reply, "system_fingerprint", None)
+
+
+def _once(name: str | None) -> dict[str, int]:
+    return {} if name is None else {name: 1}
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted(one.keys() | other.keys())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

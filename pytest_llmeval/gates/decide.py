@@ -10,6 +10,7 @@ from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.served import served_notes
 from pytest_llmeval.text.redaction import describe
 
 __all__ = ["decide"]
@@ -34,6 +35,7 @@ def decide(
     is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for sessions with a model
     if options.comparison is not None and baseline is not None and is_for_this:
         results += _compared(report, options, baseline, selection)
+    results = [_with_served(result, report, baseline) for result in results]
     if not results and options.require:
         reason = "there was no gate to decide, and --llm-require-gates requires one"
         results.append(replace(_THRESHOLDS, name="required", reason=reason))
@@ -51,6 +53,18 @@ def _compared(report: Report, options: GateOptions, baseline: Report, selection:
         return compare_reports(baseline, report, options, selection)
     except Exception as error:
         return [_broken(own, error)]
+
+
+def _with_served(result: GateResult, report: Report, baseline: Report | None) -> GateResult:
+    """With what servers say of who gave the suite's replies, where that has changed."""
+    before = baseline if result.kind == "baseline" else None
+    notes = dict.fromkeys(
+        note
+        for suite in report.suites
+        if suite.info.name == result.suite and (result.model is None or result.model in suite.models)
+        for note in served_notes(suite, report, before)
+    )
+    return replace(result, notes=(*result.notes, *notes)) if notes else result
 
 
 def _broken(result: GateResult, error: Exception) -> GateResult:

@@ -16,8 +16,15 @@ from typing import TypeAlias
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
-from pytest_llmeval.models.base import Asking, BackgroundModel, Failed, answers_in_background, answers_one_by_one
-from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score
+from pytest_llmeval.models.base import (
+    Asking,
+    BackgroundModel,
+    Failed,
+    answers_in_background,
+    answers_one_by_one,
+    identify,
+)
+from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score, who_served
 
 __all__ = ["JudgeUse", "Judging", "Models", "are_same"]
 
@@ -26,13 +33,15 @@ __all__ = ["JudgeUse", "Judging", "Models", "are_same"]
 class JudgeUse:
     """Requests that were answered, the tokens that were read and written for them, and the models' time (s).
 
-    ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store.
+    ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store. ``served`` are who has
+    answered, each once: the role, the model's name, and what its server says of the model and of what it runs on.
     """
 
     num_requests: int = 0
     num_tokens: int = 0
     seconds: float = 0.0
     asked_at: tuple[float | None, ...] = ()
+    served: tuple[tuple[Role, str, str | None, str | None], ...] = ()
 
     def __add__(self, other: JudgeUse) -> JudgeUse:
         return JudgeUse(
@@ -40,10 +49,11 @@ class JudgeUse:
             num_tokens=self.num_tokens + other.num_tokens,
             seconds=self.seconds + other.seconds,
             asked_at=self.asked_at + other.asked_at,
+            served=tuple(dict.fromkeys(self.served + other.served)),
         )
 
 
-def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
+def _use_of(answers: Sequence[Response | Failed], role: Role, model: object) -> JudgeUse:
     responses = [answer for answer in answers if not isinstance(answer, RequestError)]
     read = sum(
         one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
@@ -53,6 +63,11 @@ def _use_of(answers: Sequence[Response | Failed]) -> JudgeUse:
         num_tokens=read + sum(one.num_tokens for one in responses),
         seconds=math.fsum(one.seconds for one in responses),
         asked_at=tuple(one.asked_at for one in responses),
+        served=tuple(
+            dict.fromkeys(
+                (role, identify(model).name, *who) for one in responses if (who := who_served(one)) != (None, None)
+            )
+        ),
     )
 
 
@@ -243,7 +258,7 @@ class Judging:
         """Send a judgement its answers, and take what it asks next, or its score."""
         one = self._open[key]
         one.futures, one.is_sent = [], False
-        use = _use_of(answers or ())
+        use = _use_of(answers, one.asked.role, one.models[one.asked.role][one.asked.judge]) if answers else JudgeUse()
         self._uses[key] = self._uses.get(key, JudgeUse()) + use
         self._took_s[key] = self._took_s.get(key, 0.0) + use.seconds
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.text.documents import found_documents
@@ -23,6 +23,8 @@ from pytest_llmeval.types import (
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
     Request,
+    Response,
+    who_served,
 )
 
 __all__ = ["REQUEST_KINDS", "RequestKind", "by_kind", "kind_named", "kind_of"]
@@ -82,6 +84,7 @@ def _loglikelihood_response(response: LoglikelihoodResponse) -> LoglikelihoodRes
         measure=response.measure,
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
+        **_served(response),
     )
 
 
@@ -100,6 +103,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         has_text=bool(response.has_text),
         cost=None if response.cost is None else _cost(response.cost),
         trace=None if response.trace is None else _trace(response.trace),
+        **_served(response),
     )
 
 
@@ -111,6 +115,7 @@ def _embedding_response(response: EmbeddingResponse) -> EmbeddingResponse:
         seconds=_seconds(response.seconds),
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
+        **_served(response),
     )
 
 
@@ -142,6 +147,8 @@ def _is_plain(response: LoglikelihoodResponse) -> bool:
         and 0 <= response.seconds < math.inf
         and type(response.is_timed) is bool
         and (response.asked_at is None or type(response.asked_at) is float)
+        and (response.served_model is None or type(response.served_model) is str)
+        and (response.system_fingerprint is None or type(response.system_fingerprint) is str)
     )
 
 
@@ -210,6 +217,16 @@ def _trace(value: object) -> tuple[JSON, ...]:
 
 def _time(value: object) -> float | None:
     return None if value is None else _number("asked_at", value)
+
+
+class _Served(TypedDict):
+    served_model: str | None
+    system_fingerprint: str | None
+
+
+def _served(response: Response) -> _Served:
+    model, fingerprint = (None if name is None else _text(name) for name in who_served(response))
+    return _Served(served_model=model, system_fingerprint=fingerprint)
 
 
 def _number(name: str, value: object) -> float:

@@ -134,3 +134,13 @@ def test_what_a_search_found_and_what_an_answer_was_written_from() -> None:
     lines = [*sample_lines(twice, whole=True, prompt=False)]
     assert {"  documents of output 1: d1 (1)", "  contexts of output 2: x"} <= {*lines}
     assert not [line for line in lines if "contexts of output 1" in line or "documents of output 2" in line]
+
+
+def test_who_answered_in_the_place_of_the_model_is_shown() -> None:
+    entries = ({"name": "m", "model": "cheap-1"}, {"role": "judge", "name": "j", "system_fingerprint": "fp_b"})
+    record = Record(suite="s", id="1", nodeid="s::1", model="m", status="correct", served_by=entries)
+    shown = [line for line in sample_lines(record, whole=True, prompt=False) if "answered by" in line]
+    assert shown == [
+        "  answered by: model cheap-1 in the place of m",
+        "  answered by: system_fingerprint fp_b in the place of judge j",
+    ]

@@ -164,7 +164,8 @@ class StubServer:
     answer to a question. ``key`` is the key that is asked for (None: any, or none). ``max_length`` is the context in
     tokens (Ollama's ``num_ctx``). ``elsewhere`` is where ``redirect`` sends to. ``keep`` False keeps no requests.
     ``says`` makes the text of a chat's reply from its request's body, where that begins with a system message;
-    ``embeds`` the reply to a request for embeddings from its texts and the right reply.
+    ``embeds`` the reply to a request for embeddings from its texts and the right reply. ``serves`` makes fields of a
+    reply to a question (``model``, ``system_fingerprint``) from its request's body.
     """
 
     def __init__(
@@ -185,6 +186,7 @@ class StubServer:
         on_death: Callable[[], None] | None = None,
         says: Callable[[dict[str, Any]], str] | None = None,
         embeds: Callable[[list[str], dict[str, Any]], Any] | None = None,
+        serves: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         self.faults = parse_faults(faults)
         self.delay_s = delay_s
@@ -197,6 +199,7 @@ class StubServer:
             settings["root"] = "/no/such/folder"  # so that no tokenizer is loaded from it
         self._says = says
         self._embeds = embeds
+        self._serves = serves
         self.wire = WIRES[dialect](numbers, name=name, max_length=max_length, key=key, **settings)
         self._record = _Record(keep)
         self._on_death = on_death
@@ -313,6 +316,8 @@ class StubServer:
         try:
             self._refuse(hit, headers)
             payload = self._payload(method, path, headers, _parsed(raw))
+            if is_question and self._serves is not None:
+                payload |= self._serves(_parsed(raw))
         except Refused as refused:
             status, more, payload = refused.status, refused.headers, refused.payload
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -12,6 +12,7 @@ from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_ide
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.groups import ABSENT, compared_models, group_of_suite, suite_of_baseline
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.report.served import changed_judge
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Plan", "SuitePlans", "baseline_gate"]
@@ -71,6 +72,8 @@ class SuitePlans:
             return found
         if after.info.fingerprint_parts.get(REPLIES) not in (None, replies_identity(self.baseline, found)):
             return "its replies were compared with those of another report"
+        if (changed := changed_judge(after, self.current, self.baseline)) is not None:
+            return changed
         return found if metrics else "it has no metric to compare"
 
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:

@@ -198,7 +198,15 @@ _EARLIEST, _LATEST = 1e9, 9_999_999_999.0
 
 
 _NEVER = object()
-_LATER: Mapping[str, object] = {"contexts": None, "documents": None, "has_text": True, "cost": None, "trace": None}
+_LATER: Mapping[str, object] = {
+    "contexts": None,
+    "documents": None,
+    "has_text": True,
+    "cost": None,
+    "trace": None,
+    "served_model": None,
+    "system_fingerprint": None,
+}
 """Fields that came later, with what says nothing: a line is then as it was before there was such a field."""
 
 

@@ -33,6 +33,7 @@ from pytest_llmeval.types import (
     ModelIdentity,
     Request,
     Response,
+    ServerUse,
 )
 
 __all__ = ["StoredBackgroundModel", "StoredModel", "with_store"]
@@ -67,6 +68,7 @@ class StoredModel(UniformBackend):
         self._store = store
         self._more = more
         self._audited = audited
+        self._reused = ServerUse()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_model":  # of an object that is being made
@@ -82,6 +84,12 @@ class StoredModel(UniformBackend):
         identity = identify(self._model)
         stored = "replies are kept and reused" if self._reuses else f"replies are kept, not reused: {self._why_unknown}"
         return replace(identity, details={**identity.details, "store": stored})
+
+    @property
+    def server_use(self) -> ServerUse:
+        """The model's own, with who gave the replies that were found. ``AttributeError`` where it is behind none."""
+        use: ServerUse = self._model.server_use  # type: ignore[attr-defined]
+        return use + self._reused
 
     @property
     def answers_one_by_one(self) -> bool:  # type: ignore[override]
@@ -190,7 +198,10 @@ class StoredModel(UniformBackend):
             response = checked(self._model, request, kept.reply)
         except ModelError:  # the line was made by somebody else
             return None
-        return None if isinstance(response, RequestError) else self._priced(replace(response, asked_at=kept.time))
+        if isinstance(response, RequestError):
+            return None
+        self._reused = self._reused.counting(response)
+        return self._priced(replace(response, asked_at=kept.time))
 
     @cached_property
     def _prices(self) -> Callable[[GenerateResponse], float | None] | None:

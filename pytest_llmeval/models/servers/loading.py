@@ -20,10 +20,17 @@ from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
-from pytest_llmeval.models.servers.self_test import examine, examine_embeddings, find_json_way
+from pytest_llmeval.models.servers.self_test import (
+    GREEDY_PROMPTS,
+    examine,
+    examine_embeddings,
+    find_json_way,
+    greedy_replies,
+)
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
 from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
 from pytest_llmeval.text.redaction import model_error
+from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, ModelIdentity, Role
 
 __all__ = ["load_server"]
@@ -80,6 +87,8 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
     verdicts = loop.wait(_examine_all(members, test))
     living = [member for member in members if member.error is None]
     first, verdict = living[0], merged(verdicts)
+    if len(living) > 1 and not embeds and verdict.probe is None:
+        loop.wait(_compare_replies(living, is_chat=verdict.chat is None))
     for member in living:
         _watch(member, arguments, verdict.probe)
     if verdict.does_nothing:
@@ -198,6 +207,35 @@ async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awa
     if len(ways) > 1:
         raise _no_replicas("their self-tests found that they have to be asked in different ways")
     return verdicts
+
+
+async def _compare_replies(members: Sequence[Replica], *, is_chat: bool) -> None:
+    """Whether servers without logprobs could have the same weights: their greedy replies to short prompts are the same.
+
+    Raises ``ModelError`` for two that each give their own reply twice. One whose reply is another one the second time
+    shows nothing.
+    """
+
+    async def replies() -> list[list[str | None]]:
+        asked = (greedy_replies(member.dialect, member.client, is_chat=is_chat) for member in members)
+        return await asyncio.gather(*asked)
+
+    found = await replies()
+    if all(one == found[0] for one in found):
+        return
+    again = await replies()
+    for place, prompt in enumerate(GREEDY_PROMPTS):
+        stable = [
+            (member.client.endpoint.url, one[place])
+            for member, one, other in zip(members, found, again, strict=True)
+            if one[place] is not None and one[place] == other[place]
+        ]
+        for url, text in stable[1:]:
+            if text != stable[0][1]:
+                raise _no_replicas(
+                    f"after {quoted(prompt)} {stable[0][0]} writes {quoted(stable[0][1] or '')} and {url} "
+                    f"{quoted(text or '')}"
+                )
 
 
 def _identity(

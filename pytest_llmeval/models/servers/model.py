@@ -23,6 +23,7 @@ from pytest_llmeval.models.servers.client import Usage
 from pytest_llmeval.models.servers.dialects.base import Scored
 from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, Planner, Question, Text, Windows
 from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.replies import served_together
 from pytest_llmeval.models.servers.verdict import Verdict
 from pytest_llmeval.types import (
     GenerateResponse,
@@ -71,6 +72,7 @@ class ServerModel(UniformBackend):
         self.is_closed = False
         self._encoders = ThreadPoolExecutor(_NUM_ENCODERS, thread_name_prefix="llmeval-encode")
         self._jobs: set[Future[None]] = set()
+        self._served = ServerUse()
 
     @property
     def summary(self) -> str:
@@ -108,20 +110,19 @@ class ServerModel(UniformBackend):
     def server_use(self) -> ServerUse:
         """What was asked so far, and what it costs."""
         usage = self.usage
-        return ServerUse(
+        use = ServerUse(
             num_requests=usage.num_requests,
-            retries=dict(sorted(usage.num_retries.items())),
+            retries=dict(usage.num_retries),
             num_prompt_tokens=usage.num_prompt_tokens,
             num_tokens=usage.num_tokens,
             cost=self.cost_of(usage),
-            left_out=tuple(
-                sorted({name for member in self._replicas.members for name in list(member.dialect.left_out)})
-            ),
+            left_out=tuple({name for member in self._replicas.members for name in list(member.dialect.left_out)}),
             ended=(
                 *self._missing,
                 *(str(member.error) for member in self._replicas.members if member.error is not None),
             ),
         )
+        return use + self._served
 
     def cost_of(self, counted: Usage | GenerateResponse) -> float | None:
         """What these tokens cost by the prices of this session; None where no price was given."""
@@ -220,6 +221,8 @@ class ServerModel(UniformBackend):
                 _fail(futures[place], error)
             return
         for place, answer in answers.items():
+            if not isinstance(answer, RequestError):
+                self._served = self._served.counting(answer)
             _resolve(futures[place], self._priced(answer))
 
 
@@ -249,7 +252,8 @@ async def _ask(question: Question, replica: Replica) -> _Answers:
             return dict.fromkeys(question.places, await replica.dialect.embed(replica.client, question.text))
         case Windows():
             pairs = [replica.dialect.loglikelihood(replica.client, pair) for pair in question.pairs]
-            return dict.fromkeys(question.places, sum_of_windows(await asyncio.gather(*pairs)))
+            windows = await asyncio.gather(*pairs)
+            return dict.fromkeys(question.places, replace(sum_of_windows(windows), **served_together(windows)))
 
 
 async def _ask_text(question: Text, replica: Replica) -> GenerateResponse:
@@ -282,6 +286,7 @@ async def _ask_options(question: Options, replica: Replica) -> _Answers:
             num_context_tokens=len(question.context),
             seconds=(shared.seconds + found.seconds) / num_answers,
             is_timed=num_answers == 1,
+            **served_together((shared, found)),
         )
         answers.update(dict.fromkeys(places, answer))
     return answers

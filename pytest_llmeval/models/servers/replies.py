@@ -5,21 +5,24 @@ from __future__ import annotations
 import email.utils
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_llmeval.text.redaction import one_line
 
 __all__ = [
     "LONGEST_MESSAGE",
     "Reply",
+    "ServedBy",
     "TimedReply",
     "is_quota",
     "is_unknown_model",
     "may_pass",
     "message_of",
     "retry_after_s",
+    "served_by",
+    "served_together",
     "status_within",
 ]
 
@@ -74,6 +77,36 @@ class TimedReply(dict[str, Any]):
     def __init__(self, body: Mapping[str, Any], *, seconds: float) -> None:
         super().__init__(body)
         self.seconds = seconds
+
+
+class ServedBy(TypedDict):
+    """Who has given a reply, by its own word: fields of any response. None where it does not say."""
+
+    served_model: str | None
+    system_fingerprint: str | None
+
+
+_LONGEST_NAME = 200
+
+
+def served_by(reply: Mapping[str, Any]) -> ServedBy:
+    """What a reply says of the model that gave it, and of what that ran on."""
+    return ServedBy(served_model=_name(reply, "model"), system_fingerprint=_name(reply, "system_fingerprint"))
+
+
+def _name(reply: Mapping[str, Any], key: str) -> str | None:
+    found = reply.get(key)
+    return one_line(found, _LONGEST_NAME) or None if isinstance(found, str) else None
+
+
+def served_together(parts: Iterable[Any]) -> ServedBy:
+    """Of several responses that are one: each name once."""
+    found = list(parts)
+
+    def names(key: str) -> str | None:
+        return ", ".join(dict.fromkeys(name for one in found if (name := getattr(one, key)) is not None)) or None
+
+    return ServedBy(served_model=names("served_model"), system_fingerprint=names("system_fingerprint"))
 
 
 def may_pass(status: int) -> bool:

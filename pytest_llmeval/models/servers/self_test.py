@@ -24,7 +24,7 @@ from pytest_llmeval.types import JSON, GenerateRequest, Message
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["examine", "examine_embeddings", "find_json_way"]
+__all__ = ["GREEDY_PROMPTS", "examine", "examine_embeddings", "find_json_way", "greedy_replies"]
 
 _NUM_WRITTEN = 12
 _NUM_SHORT = 2
@@ -108,6 +108,26 @@ _JSON_SCHEMA: JSON = {
     "required": ["label", "score"],
     "additionalProperties": False,
 }
+
+
+GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", PROBES[0])
+"""What replicas are asked whose weights cannot be compared by logprobs."""
+_NUM_GREEDY = 24
+
+
+async def greedy_replies(dialect: Dialect, client: Client, *, is_chat: bool) -> list[str | None]:
+    """The greedy reply to each of ``GREEDY_PROMPTS``; None for one that does not come, or that the server draws."""
+
+    async def reply(text: str) -> str | None:
+        prompt = (Message(role="user", content=text),) if is_chat else text
+        try:
+            return (await dialect.write(client, GenerateRequest(prompt, max_tokens=_NUM_GREEDY))).text
+        except (RequestError, ModelError):  # one that is gone shows it when it is asked the next time
+            return None
+
+    if "temperature" in dialect.left_out:
+        return [None] * len(GREEDY_PROMPTS)
+    return await asyncio.gather(*map(reply, GREEDY_PROMPTS))
 
 
 # Texts and chats

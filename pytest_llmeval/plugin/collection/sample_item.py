@@ -22,6 +22,7 @@ from pytest_llmeval.plugin.collection.sample_records import (
     num_prompt_tokens,
     phases_of,
     seconds_of,
+    served_by,
     shown_details,
     shown_prompt,
     shown_target,
@@ -314,11 +315,12 @@ class SampleItem(pytest.Function):
 
     def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
         sample, presented, use = self.sample, question.presented, self._judge_use()
+        name = model_of(self, model).name
         return Record(
             suite=self.file.info.name,
             id=sample.id,
             nodeid=self.nodeid,
-            model=model_of(self, model).name,
+            model=name,
             status=score.status,
             category=sample.category,
             reason=score.reason,
@@ -345,6 +347,7 @@ class SampleItem(pytest.Function):
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
             cost=cost_of_replies(responses),
+            served_by=served_by(name, responses, use),
         )
 
     def _judge_use(self) -> JudgeUse:

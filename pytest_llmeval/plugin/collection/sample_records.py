@@ -31,7 +31,9 @@ from pytest_llmeval.types import (
     ModelIdentity,
     Prompt,
     Response,
+    Role,
     Score,
+    who_served,
 )
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "num_prompt_tokens",
     "phases_of",
     "seconds_of",
+    "served_by",
     "shown_details",
     "shown_prompt",
     "shown_target",
@@ -111,6 +114,17 @@ def cost_of_replies(responses: Sequence[Response]) -> float | None:
     costs = [response.cost if isinstance(response, GenerateResponse) else None for response in responses]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known and len(known) == len(costs) else None
+
+
+def served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[Mapping[str, JSON], ...]:
+    """Who gave the replies of the model ``name``, and the verdicts, as far as servers say so; each once."""
+    own = dict.fromkeys(map(who_served, responses))
+    found: list[tuple[Role | None, str, str | None, str | None]] = [(None, name, *one) for one in own]
+    return tuple(
+        {key: value for key, value in zip(("role", "name", "model", "system_fingerprint"), one, strict=True) if value}
+        for one in (*found, *use.served)
+        if one[2] is not None or one[3] is not None
+    )
 
 
 def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:

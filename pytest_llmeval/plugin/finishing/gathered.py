@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.reporting.report.assembly import GroupRecords
@@ -36,7 +36,8 @@ class Gathered:
     ``compared`` are the models of a session of several; ``model_of_node`` finds them by their names in node ids.
     ``expected`` are the node ids of samples that were to run, ``skipped`` those that did not because they were skipped,
     ``recorded`` those of all records. ``uses`` say what was sent to models behind servers, by role and name, and by
-    process. ``problems`` are what makes the numbers incomplete.
+    process, ``first_served`` who answered first in each one's place. ``problems`` are what makes the numbers
+    incomplete.
     """
 
     compared: tuple[str, ...]
@@ -49,6 +50,7 @@ class Gathered:
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     uses: dict[tuple[str | None, str], dict[str, ServerUse]] = field(default_factory=dict)
+    first_served: dict[tuple[JSON, JSON], Mapping[str, JSON]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     _counts: dict[str | None, Counter[str | None]] = field(default_factory=dict)
     _num_counted: int = 0
@@ -66,6 +68,14 @@ class Gathered:
                 + ", ".join(f"{key}: {one.get(key)} and {other.get(key)}" for key in differing)
                 + ")"
             )
+
+    def as_different(self, record: Record) -> Record:
+        """The record, which says who gave its replies only where that is another one than gave the first."""
+        if not record.served_by:
+            return record
+        firsts = [self.first_served.setdefault((one.get("role"), one["name"]), one) for one in record.served_by]
+        others = (one for one, first in zip(record.served_by, firsts, strict=True) if one != first)
+        return replace(record, served_by=tuple(others))
 
     def group_of(self, record: Record) -> Group:
         """A sample's model is what its node id says; a hand-written test's, what answered it."""

@@ -25,10 +25,11 @@ from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.report import Report, StoreUse, describe_environment
+from pytest_llmeval.reporting.report.served import mixtures
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, StoreFlaws
+from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected
@@ -221,6 +222,7 @@ class LLMSession:
 
     def _add_record(self, record: Record) -> None:
         gathered = self._gathered
+        record = gathered.as_different(record)
         key = (gathered.group_of(record), record.id)
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
@@ -305,7 +307,11 @@ class LLMSession:
         gathered.find_mixtures()
         for spec in self._settings.all_specs:
             if (use := spec.kind.server_use(spec)) is not None:  # the controller of workers has asked for its header
-                gathered.uses.setdefault((spec.role, spec.name), {})[""] = use
+                known = gathered.uses.setdefault((spec.role, spec.name), {})
+                told = known.get("", ServerUse())  # who gave replies from a store is known where these were found
+                known[""] = dataclasses.replace(
+                    use, served_models=told.served_models, system_fingerprints=told.system_fingerprints
+                )
         records = gathered.ordered_records()
         report = with_suites(
             Report(
@@ -326,6 +332,8 @@ class LLMSession:
             gathered.compared,
             gathered.problems,
         )
+        models, judges = tuple(gathered.ordered_models(report.suites)), tuple(gathered.judges())
+        gathered.problems += mixtures([*models, *judges])
         num_unscored = sum(record.status == "unscored" for record in records)
         allowed = self._settings.allow_unscored
         if allowed and num_unscored > allowed:
@@ -344,8 +352,8 @@ class LLMSession:
             self.fail(session)
         self.report = dataclasses.replace(
             report,
-            models=tuple(gathered.ordered_models(report.suites)),
-            judges=tuple(gathered.judges()),
+            models=models,
+            judges=judges,
             exit_code=int(session.exitstatus),
             problems=tuple(gathered.problems),
         )

@@ -40,6 +40,7 @@ from pytest_llmeval.reporting.report.merge_checks import (
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.recount import fitting
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
+from pytest_llmeval.reporting.report.served import mixtures
 from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = ["ChainedRecords", "merge_reports"]
@@ -102,14 +103,16 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         raise ReportError(f"{'; '.join(lacking)}: run it again, or --partial to merge what there is")
     problems = list(dict.fromkeys(problem for _, report in parts for problem in without_missing(report.problems)))
     problems += lacking
+    models, judges = tuple(_merged_models(reports)), tuple(_merged_judges(reports))
+    problems += [text for text in mixtures([*models, *judges]) if text not in problems]
     if shards is not None and shards.missing:
         problems.append(missing_problem(shards))
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
         environment=_common([report.environment for report in reports]),
-        models=tuple(_merged_models(reports)),
-        judges=tuple(_merged_judges(reports)),
+        models=models,
+        judges=judges,
         options=options,
         collected=_merged_names(report.collected for report in reports),
         num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),

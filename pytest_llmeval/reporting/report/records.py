@@ -43,7 +43,8 @@ class Record:
     with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
     ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took, and in
     none of the other numbers. ``cost`` is what the sample's replies cost, in the user's currency, where the model says
-    it of each.
+    it of each. ``served_by`` says who gave replies or verdicts, by the word of a server, where that is another one than
+    gave the session's first: ``role`` (none of the evaluated model), ``name``, ``model``, ``system_fingerprint``.
     """
 
     suite: str
@@ -77,6 +78,7 @@ class Record:
     num_judge_tokens: int = 0
     judge_seconds: float = 0.0
     cost: float | None = None
+    served_by: tuple[Mapping[str, JSON], ...] = ()
 
     @property
     def score(self) -> Score:
@@ -183,7 +185,7 @@ _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS
 def _record_of(values: Sequence[Any]) -> Record:
     """The opposite of ``_record_values``, after a trip through JSON."""
     named = dict(zip(_RECORD_FIELDS, values, strict=True))
-    named["choices"] = tuple(named["choices"])
+    named["choices"], named["served_by"] = tuple(named["choices"]), tuple(named["served_by"])
     return Record(**named)
 
 

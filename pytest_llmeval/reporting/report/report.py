@@ -291,7 +291,7 @@ def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
     if not isinstance(use, Mapping):
         return None
     try:
-        known = {"replicas": {}, **use}  # which earlier versions did not know
+        known = {"replicas": {}, "served_models": {}, "system_fingerprints": {}, **use}  # new since there were uses
         return ServerUse(**{field.name: known[field.name] for field in fields(ServerUse)})
     except KeyError:
         return None

@@ -143,6 +143,10 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         yield "not measurable", "; ".join(f"{name}: {reason}" for name, reason in record.not_measurable.items())
     if record.reason is not None:
         yield "reason", record.reason
+    for one in record.served_by:
+        who = " ".join(str(one[key]) for key in ("role", "name") if key in one)
+        what = ", ".join(f"{key} {one[key]}" for key in ("model", "system_fingerprint") if key in one)
+        yield "answered by", f"{what} in the place of {who}"
 
 
 def _replies(record: Record) -> Iterator[tuple[str, str]]:

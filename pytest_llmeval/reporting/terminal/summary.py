@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_llmeval.reporting.report.report import Averages, Report, use_of_model
+from pytest_llmeval.reporting.report.served import fingerprint_texts
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
 from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
 from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
@@ -220,6 +221,9 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         if use.retries:
             reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
             parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
+        names = [served for served in use.served_models if served not in str(model["name"])]
+        if names:
+            parts.append(f"answered by {printable(' and by '.join(names))}")
         if use.left_out:
             parts.append(f"without {printable(', '.join(use.left_out))}, which the server refused")
         if use.cost is not None:
@@ -228,6 +232,7 @@ def server_lines(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
         for ended in use.ended:
             what = "a replica ended" if num_replicas else "a replica is missing"
             yield f"{name}{what}: {printable(ended)}"
+        yield from map(printable, fingerprint_texts([model]))
 
 
 def _num_replicas(model: Mapping[str, JSON], use: ServerUse) -> int:

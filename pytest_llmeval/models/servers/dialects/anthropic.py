@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.dialects.base import Dialect, Found, Written, as_messages, choose_model
 from pytest_llmeval.models.servers.dialects.completions import listed_models
+from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
@@ -74,4 +75,5 @@ class Anthropic(Dialect):
             num_tokens=written if isinstance(written, int) else None,
             seconds=seconds,
             reasoning="".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking"),
+            **served_by(reply),
         )

@@ -112,6 +112,8 @@ class Scored:
     num_context_tokens: int
     seconds: float
     is_timed: bool = True
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ class NextLogprobs:
     logprobs: Mapping[int, float]
     largest: float
     seconds: float
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +149,8 @@ class Written:
     num_tokens: int | None
     seconds: float
     reasoning: str = ""
+    served_model: str | None = None
+    system_fingerprint: str | None = None
 
     def response(self, stop: Sequence[str]) -> GenerateResponse:
         """The reply up to the first stop string."""
@@ -156,6 +162,8 @@ class Written:
             num_tokens=self.num_tokens or 0,
             seconds=self.seconds,
             is_timed=True,
+            served_model=self.served_model,
+            system_fingerprint=self.system_fingerprint,
         )
 
 
@@ -233,6 +241,8 @@ class Dialect(ABC):
             num_context_tokens=scored.num_context_tokens,
             seconds=scored.seconds,
             is_timed=scored.is_timed,
+            served_model=scored.served_model,
+            system_fingerprint=scored.system_fingerprint,
         )
 
     async def next_logprobs(

@@ -26,6 +26,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     seed_of,
 )
 from pytest_llmeval.models.servers.dialects.embeddings import embedding_entries, vector_in
+from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest
 
@@ -251,7 +252,13 @@ class CompletionsDialect(Dialect):
             self.vector_length = len(vector)
             share = num_tokens * (place + 1) // count - num_tokens * place // count
             found.append(
-                EmbeddingResponse(vector=vector, num_prompt_tokens=share, seconds=seconds / count, is_timed=count == 1)
+                EmbeddingResponse(
+                    vector=vector,
+                    num_prompt_tokens=share,
+                    seconds=seconds / count,
+                    is_timed=count == 1,
+                    **served_by(reply),
+                )
             )
         return found
 
@@ -267,6 +274,7 @@ class CompletionsDialect(Dialect):
             num_tokens=num_tokens,
             seconds=seconds,
             reasoning=reasoning,
+            **served_by(reply),
         )
 
 

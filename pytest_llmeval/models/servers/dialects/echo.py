@@ -9,6 +9,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.dialects.base import Scored, TextPair, checked_logprob
 from pytest_llmeval.models.servers.dialects.completions import logprob_lists, only_choice, token_id, usage_of
+from pytest_llmeval.models.servers.replies import served_by
 
 __all__ = ["is_greedy", "scored_ids", "scored_text"]
 
@@ -52,6 +53,7 @@ def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, h
         is_greedy=is_greedy(values, tops[first:last]),
         num_context_tokens=len(pair.context),
         seconds=seconds,
+        **served_by(reply),
     )
 
 
@@ -111,6 +113,7 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
         is_greedy=is_greedy(values, tops[first:num_sent]),
         num_context_tokens=first + (num_prompt_tokens - num_sent if num_prompt_tokens is not None else 0),
         seconds=seconds,
+        **served_by(reply),
     )
 
 

@@ -30,6 +30,7 @@ from pytest_llmeval.models.servers.dialects.completions import (
     usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import is_greedy, scored_text
+from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
@@ -116,7 +117,11 @@ class LlamaCppPython(CompletionsDialect):
             return None
         values = (checked_logprob(logprobs[0]),)
         return Scored(
-            logprobs=values, is_greedy=is_greedy(values, tops), num_context_tokens=len(context), seconds=seconds
+            logprobs=values,
+            is_greedy=is_greedy(values, tops),
+            num_context_tokens=len(context),
+            seconds=seconds,
+            **served_by(reply),
         )
 
     async def _context(self, client: Client, text: str) -> list[int]:

@@ -21,6 +21,7 @@ from pytest_llmeval.models.servers.dialects.base import (
     seed_of,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect, listed_models
+from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class Ollama(CompletionsDialect):
             num_tokens=written,
             seconds=seconds,
             reasoning=reasoning,
+            **served_by(reply),
         )
 
     async def _context_length(self, client: Client) -> int | None:

@@ -29,6 +29,7 @@ from pytest_llmeval.models.servers.dialects.completions import (
     usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import scored_ids
+from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ class VLLM(CompletionsDialect):
         if any(token not in known for token in tokens):
             return None  # a vLLM that does not know logprob_token_ids
         return NextLogprobs(
-            logprobs={token: known[token] for token in tokens}, largest=max(known.values()), seconds=seconds
+            logprobs={token: known[token] for token in tokens},
+            largest=max(known.values()),
+            seconds=seconds,
+            **served_by(reply),
         )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
@@ -182,7 +186,7 @@ def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], sec
         raise RequestError(f"{len(pairs)} prompts were sent and the server's reply has {len(choices)} choices")
     share = seconds / len(pairs)
     found = [scored_ids({"choices": [by_place[i]]}, pair, share, has_ids=True) for i, pair in enumerate(pairs)]
-    return [replace(scored, is_timed=False) for scored in found]
+    return [replace(scored, is_timed=False, **served_by(reply)) for scored in found]
 
 
 def continued(request: GenerateRequest) -> dict[str, JSON]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.report.served import fingerprint_texts
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells
 from pytest_llmeval.reporting.terminal.gate_lines import OUTCOMES, count_line
@@ -139,7 +140,7 @@ def _head(report: Report) -> Iterator[str]:
     if report.stopped:
         yield f"Stopped early ({markdown_text(report.stopped)}): these numbers cover only what had run."
         yield ""
-    for text in store_texts(report):
+    for text in (*store_texts(report), *fingerprint_texts([*report.models, *report.judges])):
         yield markdown_text(f"{text[0].upper()}{text[1:]}.")
         yield ""
 

@@ -1,0 +1,79 @@
+"""What servers said of who gave the replies: a model that changed in the run, and since the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
+from pytest_llmeval.types import JSON, ServerUse
+
+__all__ = ["changed_judge", "fingerprint_texts", "mixtures", "served_notes"]
+
+
+def mixtures(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
+    """A problem for each of ``Report.models`` or ``judges`` in whose place several models have answered."""
+    for who, use in _uses(models):
+        if len(use.served_models) > 1:
+            names = " and of ".join(sorted(use.served_models))
+            yield f"the replies of {who} are of {names}, as the server says: its numbers mix models"
+
+
+def fingerprint_texts(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
+    """A text for each of them whose ``system_fingerprint`` changed in the run."""
+    for who, use in _uses(models):
+        if len(use.system_fingerprints) > 1:
+            counts = ", ".join(f"{name} ({count:,} replies)" for name, count in use.system_fingerprints.items())
+            yield f"the system_fingerprint of {who} changed in the run: {counts}"
+
+
+def served_notes(suite: SuiteReport, report: Report, baseline: Report | None) -> list[str]:
+    """What a gate on the suite is to say of who gave its replies and verdicts."""
+    own = [*_answering(suite, report)]
+    notes = [*fingerprint_texts(own)]
+    if baseline is None:
+        return notes
+    before = _by_name([*baseline.models, *baseline.judges])
+    for who, use in _uses(own):
+        then = before.get(who)
+        if then is not None:
+            notes += _changes(who, "system_fingerprint", then.system_fingerprints, use.system_fingerprints)
+            notes += _changes(who, "model", then.served_models, use.served_models)
+    return notes
+
+
+def changed_judge(suite: SuiteReport, report: Report, baseline: Report) -> str | None:
+    """That another model than in the baseline stands behind the name of a judge or an embedder of the suite."""
+    if not suite.num_judge_requests:
+        return None
+    before = _by_name(baseline.judges)
+    found = (
+        _changes(who, "model", before[who].served_models, use.served_models)
+        for who, use in _uses(report.judges)
+        if who in before
+    )
+    changes = [text for texts in found for text in texts]
+    return f"another judge: {'; '.join(changes)}" if changes else None
+
+
+def _answering(suite: SuiteReport, report: Report) -> Iterator[Mapping[str, JSON]]:
+    yield from (model for model in report.models if model.get("name") in suite.models)
+    if suite.num_judge_requests:
+        yield from report.judges
+
+
+def _uses(models: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ServerUse]]:
+    """What each is called, and what was asked of it, of those behind servers."""
+    for model in models:
+        if (use := use_of_model(model)) is not None:
+            yield f"the {model['role']} {model['name']}" if "role" in model else str(model["name"]), use
+
+
+def _by_name(models: Iterable[Mapping[str, JSON]]) -> dict[str, ServerUse]:
+    return dict(_uses(models))
+
+
+def _changes(who: str, what: str, then: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    if not then or not now or then.keys() == now.keys():
+        return []
+    return [f"the {what} of {who}, as the server says, was {' and '.join(then)} and is {' and '.join(now)}"]
