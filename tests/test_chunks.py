@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.inference.chunks import (
-    Backlog,
-    Unit,
-    bond_of,
+    WorkQueue,
+    WorkUnit,
     chunk_size,
     group_of,
-    plan_bonded,
     plan_chunks,
     plan_others,
+    plan_tests,
+    worker_key_of,
 )
 from pytest_llmeval.text.node_ids import escape_id, model_nodes
 
@@ -63,65 +63,65 @@ def test_other_tests_come_in_small_runs(places: list[int], workers: int) -> None
     assert len(units) >= min(len(places), 8 * workers)
 
 
-def take_all(backlog: Backlog, *workers: str) -> list[str]:
+def take_all(work_queue: WorkQueue, *workers: str) -> list[str]:
     """What workers take in turn: ``worker:group`` for chunks, ``worker:kind`` for the rest."""
     taken = []
-    while backlog:
-        units = [(worker, unit) for worker in workers if (unit := backlog.take(worker)) is not None]
+    while work_queue:
+        units = [(worker, unit) for worker in workers if (unit := work_queue.take(worker)) is not None]
         taken += [f"{worker}:{unit.group or unit.kind}" for worker, unit in units]
     return taken
 
 
-def chunks(**counts: int) -> list[Unit]:
+def chunks(**counts: int) -> list[WorkUnit]:
     return [
-        Unit(places=(100 * number + place,), kind="chunk", group=f"{name}.yaml")
+        WorkUnit(places=(100 * number + place,), kind="chunk", group=f"{name}.yaml")
         for number, (name, count) in enumerate(counts.items())
         for place in range(count)
     ]
 
 
 def test_a_worker_stays_with_its_suite_and_then_helps() -> None:
-    assert take_all(Backlog(chunks(small=1, big=4, middle=2)), "w", "v") == [
+    assert take_all(WorkQueue(chunks(small=1, big=4, middle=2)), "w", "v") == [
         *("w:big.yaml", "v:middle.yaml", "w:big.yaml", "v:middle.yaml", "w:big.yaml"),
         *("v:small.yaml", "w:big.yaml"),
     ]
-    assert take_all(Backlog(chunks(one=4)), "w", "v") == ["w:one.yaml", "v:one.yaml"] * 2
+    assert take_all(WorkQueue(chunks(one=4)), "w", "v") == ["w:one.yaml", "v:one.yaml"] * 2
 
 
 def test_one_model_after_the_other_then_other_tests_then_what_may_kill() -> None:
     two = [
-        Unit(places=(place,), kind="chunk", group=group)
+        WorkUnit(places=(place,), kind="chunk", group=group)
         for place, group in enumerate(["a.yaml::m1", "a.yaml::m2", "b.yaml::m1", "b.yaml::m2"])
     ]
-    backlog = Backlog(two, plan_others([7], num_workers=1))
-    backlog.quarantine([8, 9])
-    assert take_all(backlog, "w", "v") == [
+    work_queue = WorkQueue(two, plan_others([7], num_workers=1))
+    work_queue.quarantine([8, 9])
+    assert take_all(work_queue, "w", "v") == [
         *("w:a.yaml::m1", "v:b.yaml::m1", "w:a.yaml::m2", "v:b.yaml::m2", "w:tests", "v:quarantine"),
     ]
 
 
 def test_quarantine_runs_backwards() -> None:
-    backlog = Backlog(())
-    backlog.quarantine([3, 5, 4])
-    assert backlog.take("w") == Unit(places=(5, 4, 3), kind="quarantine")
-    assert not backlog
-    assert backlog.take("w") is None
+    work_queue = WorkQueue(())
+    work_queue.quarantine([3, 5, 4])
+    assert work_queue.take("w") == WorkUnit(places=(5, 4, 3), kind="quarantine")
+    assert not work_queue
+    assert work_queue.take("w") is None
 
 
 @given(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4), data=st.data())
 def test_nothing_is_lost_or_doubled(counts: list[int], data: st.DataObject) -> None:
     planned = chunks(**{f"s{number}": count for number, count in enumerate(counts)})
-    backlog, given_out = Backlog(planned), Counter[Unit]()
-    held: list[Unit] = []
-    while backlog or held:
-        if held and (not backlog or data.draw(st.booleans())):
+    work_queue, given_out = WorkQueue(planned), Counter[WorkUnit]()
+    held: list[WorkUnit] = []
+    while work_queue or held:
+        if held and (not work_queue or data.draw(st.booleans())):
             unit = held.pop()
             if data.draw(st.integers(0, 3)) == 3:
-                backlog.put_back(unit)
+                work_queue.put_back(unit)
             else:
                 given_out[unit] += 1
         else:
-            taken = backlog.take(data.draw(st.sampled_from("wv")))
+            taken = work_queue.take(data.draw(st.sampled_from("wv")))
             assert taken is not None
             held.append(taken)
     assert given_out == Counter(planned)
@@ -143,7 +143,7 @@ def test_nothing_is_lost_or_doubled(counts: list[int], data: st.DataObject) -> N
 def test_what_is_kept_together_is_what_pytest_xdist_keeps_together(
     nodeid: str, file: str, scope: str, group: str
 ) -> None:
-    found = [bond_of(nodeid, mode) for mode in ("loadfile", "loadscope", "loadgroup", "load", "worksteal")]
+    found = [worker_key_of(nodeid, mode) for mode in ("loadfile", "loadscope", "loadgroup", "load", "worksteal")]
     assert found == [file, scope, group, "", ""]
     scheduling = pytest.importorskip("xdist.scheduler")
     split = [scheduling.LoadFileScheduling, scheduling.LoadScopeScheduling, scheduling.LoadGroupScheduling]
@@ -154,7 +154,7 @@ def test_what_is_kept_together_is_what_pytest_xdist_keeps_together(
 @pytest.mark.parametrize(("name", "group"), [("q1", ""), ("q1@gpu", "gpu"), ("q1@a::b", "a::b")])
 def test_an_at_sign_in_a_folder_s_name_is_no_group(name: str, group: str) -> None:
     for file in ("runs@2/a.yaml", "runs@2/test_a.py"):
-        assert bond_of(f"{file}::{name}", "loadgroup") == group
+        assert worker_key_of(f"{file}::{name}", "loadgroup") == group
 
 
 def test_a_suite_that_stays_on_one_worker_is_cut_for_batches_only() -> None:
@@ -163,29 +163,32 @@ def test_a_suite_that_stays_on_one_worker_is_cut_for_batches_only() -> None:
         assert len(plan_chunks(samples, limit=25, num_workers=2, mode=mode)[0].places) == size
 
 
-def test_a_bond_is_its_first_taker_s_until_it_dies() -> None:
+def test_a_worker_key_is_its_first_taker_s_until_it_dies() -> None:
     files = [("a.yaml", "a"), ("a.yaml", "a"), ("b.yaml", "b")]
-    planned = [Unit(places=(place,), kind="chunk", group=group, bond=bond) for place, (group, bond) in enumerate(files)]
-    tests = plan_bonded([(7, "t.py::t1@a"), (8, "t.py::t2"), (9, "t.py::t3@a")], num_workers=1, mode="loadgroup")
-    assert [(unit.places, unit.bond) for unit in tests] == [((7, 9), "a"), ((8,), "")]
-    backlog = Backlog(planned, tests)
-    assert [places_taken(backlog, worker) for worker in "wvv"] == [(0,), (2,), (8,)]
-    assert not backlog.has_for("v")
-    assert backlog.take("v") is None
-    assert places_taken(backlog, "w") == (1,)
-    backlog.quarantine([1], bond="a")
-    backlog.release("w")
-    assert [places_taken(backlog, "v") for _ in range(2)] == [(7, 9), (1,)]
-    assert not backlog
+    planned = [
+        WorkUnit(places=(place,), kind="chunk", group=group, worker_key=worker_key)
+        for place, (group, worker_key) in enumerate(files)
+    ]
+    tests = plan_tests([(7, "t.py::t1@a"), (8, "t.py::t2"), (9, "t.py::t3@a")], num_workers=1, mode="loadgroup")
+    assert [(unit.places, unit.worker_key) for unit in tests] == [((7, 9), "a"), ((8,), "")]
+    work_queue = WorkQueue(planned, tests)
+    assert [places_taken(work_queue, worker) for worker in "wvv"] == [(0,), (2,), (8,)]
+    assert not work_queue.has_for("v")
+    assert work_queue.take("v") is None
+    assert places_taken(work_queue, "w") == (1,)
+    work_queue.quarantine([1], worker_key="a")
+    work_queue.release("w")
+    assert [places_taken(work_queue, "v") for _ in range(2)] == [(7, 9), (1,)]
+    assert not work_queue
 
 
-def places_taken(backlog: Backlog, worker: str) -> tuple[int, ...] | None:
-    unit = backlog.take(worker)
+def places_taken(work_queue: WorkQueue, worker: str) -> tuple[int, ...] | None:
+    unit = work_queue.take(worker)
     return None if unit is None else unit.places
 
 
 class CountingWorker:
-    """Counts how often it is compared with what a bond belongs to."""
+    """Counts how often it is compared with what a worker_key belongs to."""
 
     num_compared = 0
 
@@ -201,16 +204,16 @@ def test_many_groups_cost_no_more_than_few() -> None:
     num_groups = 1_000
     samples = [(place, f"a.yaml::q{place}@g{place % num_groups}") for place in range(2 * num_groups)]
     tests = [(len(samples) + number, f"t.py::t{number}@g{number}") for number in range(num_groups)]
-    backlog = Backlog(
+    work_queue = WorkQueue(
         plan_chunks(samples, limit=1, num_workers=2, mode="loadgroup"),
-        plan_bonded(tests, num_workers=2, mode="loadgroup"),
+        plan_tests(tests, num_workers=2, mode="loadgroup"),
     )
     workers, taken = [CountingWorker(), CountingWorker()], 0
     CountingWorker.num_compared = 0
-    while backlog:
+    while work_queue:
         for worker in workers:
-            if backlog.has_for(worker):
-                taken += backlog.take(worker) is not None
+            if work_queue.has_for(worker):
+                taken += work_queue.take(worker) is not None
     assert taken == 3 * num_groups
     assert CountingWorker.num_compared < 20 * taken
 
@@ -223,35 +226,35 @@ def test_no_worker_takes_what_is_bound_to_another(units: list[tuple[str, str]], 
     """Whatever is put back, quarantined and released on the way; and what nobody holds, anybody gets."""
     kinds = data.draw(st.lists(st.sampled_from(["chunk", "tests"]), min_size=len(units), max_size=len(units)))
     planned = [
-        Unit(places=(place,), kind="chunk", group=group, bond=bond)
+        WorkUnit(places=(place,), kind="chunk", group=group, worker_key=worker_key)
         if kind == "chunk"
-        else Unit(places=(place,), kind="tests", bond=bond)
-        for place, ((group, bond), kind) in enumerate(zip(units, kinds, strict=True))
+        else WorkUnit(places=(place,), kind="tests", worker_key=worker_key)
+        for place, ((group, worker_key), kind) in enumerate(zip(units, kinds, strict=True))
     ]
-    backlog = Backlog(
+    work_queue = WorkQueue(
         [unit for unit in planned if unit.kind == "chunk"], [unit for unit in planned if unit.kind == "tests"]
     )
-    left, owners = {unit.places[0]: unit.bond for unit in planned}, dict[str, str]()
+    left, owners = {unit.places[0]: unit.worker_key for unit in planned}, dict[str, str]()
     while left:
-        assert backlog
+        assert work_queue
         worker = data.draw(st.sampled_from("uvw"))
-        free = [place for place, bond in left.items() if owners.get(bond, worker) == worker]
-        assert backlog.has_for(worker) == bool(free)
-        unit = backlog.take(worker)
+        free = [place for place, worker_key in left.items() if owners.get(worker_key, worker) == worker]
+        assert work_queue.has_for(worker) == bool(free)
+        unit = work_queue.take(worker)
         assert (unit is not None) == bool(free)
         if unit is not None:
             assert unit.places[0] in free
-            if unit.bond:
-                owners[unit.bond] = worker
+            if unit.worker_key:
+                owners[unit.worker_key] = worker
             match data.draw(st.sampled_from(["done", "done", "put back", "quarantine"])):
                 case "done":
                     del left[unit.places[0]]
                 case "put back":
-                    backlog.put_back(unit)
+                    work_queue.put_back(unit)
                 case "quarantine":
-                    backlog.quarantine(unit.places, bond=unit.bond)
+                    work_queue.quarantine(unit.places, worker_key=unit.worker_key)
         if data.draw(st.integers(0, 4)) == 4:
-            backlog.release(worker)
-            owners = {bond: owner for bond, owner in owners.items() if owner != worker}
-    assert not backlog
-    assert backlog.take("u") is None
+            work_queue.release(worker)
+            owners = {worker_key: owner for worker_key, owner in owners.items() if owner != worker}
+    assert not work_queue
+    assert work_queue.take("u") is None

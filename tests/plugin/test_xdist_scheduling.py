@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.inference.chunks import Backlog, Unit, bond_of, plan_bonded, plan_chunks, plan_others
+from pytest_llmeval.inference.chunks import WorkQueue, WorkUnit, plan_chunks, plan_others, plan_tests, worker_key_of
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.plugin.xdist.distribution import Distribution, num_gpu_workers
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts, SessionScheduling
@@ -31,13 +31,15 @@ SHUTDOWN: Literal["shutdown"] = "shutdown"
 MODES = ["load", "loadfile", "loadscope", "loadgroup", "worksteal"]
 
 
-def plan_of(nodeids: Sequence[str], *, limit: int, num_workers: int, mode: str) -> tuple[list[Unit], list[Unit]]:
+def plan_of(
+    nodeids: Sequence[str], *, limit: int, num_workers: int, mode: str
+) -> tuple[list[WorkUnit], list[WorkUnit]]:
     """Chunks of the samples, and units of the other tests."""
     samples = samples_of(nodeids)
     others = [(place, nodeid) for place, nodeid in enumerate(nodeids) if (place, nodeid) not in samples]
     return (
         plan_chunks(samples, limit=limit, num_workers=num_workers, mode=mode),
-        plan_bonded(others, num_workers=num_workers, mode=mode),
+        plan_tests(others, num_workers=num_workers, mode=mode),
     )
 
 
@@ -115,7 +117,7 @@ class Worker:
             self.die()
             return
         self.world.completed[place] += 1
-        self.world.ran_on.setdefault(bond_of(self.world.nodeids[place], self.world.mode), []).append(self)
+        self.world.ran_on.setdefault(worker_key_of(self.world.nodeids[place], self.world.mode), []).append(self)
         self.world.event("runtest_protocol_complete", node=self, item_index=place, duration=0.0)
         self._end_if_told()
 
@@ -168,7 +170,7 @@ class World:
         self._restarts = Restarts(max_restarts)
         self.scheduling = ChunkScheduling(
             num_nodes=num_workers,
-            plan=lambda ids: Backlog(*plan_of(ids, limit=limit, num_workers=num_workers, mode=mode)),
+            plan=lambda ids: WorkQueue(*plan_of(ids, limit=limit, num_workers=num_workers, mode=mode)),
             restarts=self._restarts,
             is_stopping=lambda: False,
             refuse=lambda *_: pytest.fail("collections differ"),
@@ -264,9 +266,11 @@ def test_who_kills_alone_is_blamed_and_all_others_run_once(
     assert world.completed == Counter(place for place in range(len(nodeids)) if place not in killers)
     assert not world.lost
     assert not killers or len(world.workers) <= workers + 2 * len(killers)
-    for bond, ran_on in world.ran_on.items():
+    for worker_key, ran_on in world.ran_on.items():
         changes = [first for first, second in pairwise(ran_on) if first is not second]
-        assert not bond or all(worker.state == "dead" for worker in changes), f"{bond} is not kept on one worker"
+        assert not worker_key or all(worker.state == "dead" for worker in changes), (
+            f"{worker_key} is not kept on one worker"
+        )
 
 
 @given(
@@ -306,7 +310,7 @@ def test_a_replacement_that_collects_other_tests_leaves_nobody_waiting() -> None
     first, second = (FakeNode(name) for name in ("gw0", "gw1"))
     scheduling = ChunkScheduling(
         num_nodes=1,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=1)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=1)),
         restarts=Restarts(None),
         is_stopping=lambda: False,
         refuse=lambda *found: refused.append(found),
@@ -333,7 +337,7 @@ def test_what_a_worker_has_collected_counts_when_it_is_gone(
     """As it is when a test is not found: each worker ends once it has sent that it found none."""
     chunks = ChunkScheduling(
         num_nodes=2,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=2)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=2)),
         restarts=Restarts(0),
         is_stopping=lambda: False,
         refuse=lambda *_: None,
@@ -362,7 +366,7 @@ def test_which_workers_are_shut_down_when_restarts_are_used_up() -> None:
     restarts = Restarts(0)
     scheduling = ChunkScheduling(
         num_nodes=1,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=1)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=1)),
         restarts=restarts,
         is_stopping=lambda: False,
         refuse=lambda *_: None,
@@ -386,7 +390,7 @@ def test_who_waits_when_the_session_stops_is_reported() -> None:
     restarts = Restarts(0)
     scheduling = ChunkScheduling(
         num_nodes=3,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=3)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=3)),
         restarts=restarts,
         is_stopping=lambda: bool(stopped),
         refuse=lambda *_: None,
@@ -399,7 +403,7 @@ def test_who_waits_when_the_session_stops_is_reported() -> None:
     restarts.num_deaths = 1
     scheduling.remove_node(nodes[2])
     assert scheduling.nodes == []
-    while len(scheduling._pending[nodes[0]]) > 1 or scheduling._backlog:
+    while len(scheduling._pending[nodes[0]]) > 1 or scheduling._work_queue:
         scheduling.mark_test_complete(nodes[0], scheduling._pending[nodes[0]][0])
     assert not nodes[0].shutting_down, "it may have to take over"
     stopped.append("-x")
@@ -412,7 +416,7 @@ def test_a_worker_that_ends_the_session_ends_the_others() -> None:
     restarts = Restarts(0)
     scheduling = ChunkScheduling(
         num_nodes=2,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=2)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=2)),
         restarts=restarts,
         is_stopping=lambda: bool(stopped),
         refuse=lambda *_: None,
@@ -431,7 +435,7 @@ def test_a_test_that_is_to_run_again_and_a_node_that_is_not_known() -> None:
     node = FakeNode("gw0")
     scheduling = ChunkScheduling(
         num_nodes=1,
-        plan=lambda ids: Backlog([], plan_others(range(len(ids)), num_workers=1)),
+        plan=lambda ids: WorkQueue([], plan_others(range(len(ids)), num_workers=1)),
         restarts=Restarts(0),
         is_stopping=lambda: False,
         refuse=lambda *_: None,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.inference.chunks import KEEPS_FILES, Backlog, plan_bonded, plan_chunks
+from pytest_llmeval.inference.chunks import KEEPS_FILES, WorkQueue, plan_chunks, plan_tests
 from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.process import share_session
@@ -214,13 +214,13 @@ class Distribution:
             make_other=lambda: others(config=config, log=log),
         )
 
-    def _plan(self, nodeids: Sequence[str]) -> Backlog:
+    def _plan(self, nodeids: Sequence[str]) -> WorkQueue:
         batching = self._batching()
         samples = [(place, nodeid) for place, nodeid in enumerate(nodeids) if nodeid in self._samples]
         others = [(place, nodeid) for place, nodeid in enumerate(nodeids) if nodeid not in self._samples]
-        return Backlog(
+        return WorkQueue(
             plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode),
-            plan_bonded(
+            plan_tests(
                 others,
                 num_workers=batching.num_workers,
                 mode=batching.mode,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
 
-from pytest_llmeval.inference.chunks import Backlog, Unit
+from pytest_llmeval.inference.chunks import WorkQueue, WorkUnit
 
 __all__ = ["ChunkScheduling", "Node", "Restarts", "SessionScheduling"]
 
@@ -65,7 +65,7 @@ class ChunkScheduling:
         self,
         *,
         num_nodes: int,
-        plan: Callable[[Sequence[str]], Backlog],
+        plan: Callable[[Sequence[str]], WorkQueue],
         restarts: Restarts,
         is_stopping: Callable[[], bool],
         refuse: Callable[[Sequence[str], Sequence[str], Node, Node], None],
@@ -79,8 +79,8 @@ class ChunkScheduling:
         self._collections: dict[Node, Sequence[str]] = {}
         self._reference: Node | None = None
         self._nodeids: Sequence[str] | None = None
-        self._backlog = Backlog(())
-        self._unit_of: dict[int, Unit] = {}
+        self._work_queue = WorkQueue(())
+        self._unit_of: dict[int, WorkUnit] = {}
         self._open: set[int] = set()
 
     @property
@@ -108,13 +108,13 @@ class ChunkScheduling:
         """Whether workers get nothing more. They run their last test when they learn that none follows."""
         if self._is_stopping():
             return True
-        if self._backlog:  # pytest-xdist asks after each message
+        if self._work_queue:  # pytest-xdist asks after each message
             return False
         return self.collection_is_completed and all(len(pending) < 2 for pending in self._pending.values())
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._backlog) or any(self._pending.values())
+        return bool(self._work_queue) or any(self._pending.values())
 
     @property
     def unfinished(self) -> list[str] | None:
@@ -136,7 +136,7 @@ class ChunkScheduling:
         del self._pending[node]
         node.shutdown()
         if all(other.shutting_down for other in self._collections):
-            self._backlog.clear()  # no worker is left to take it
+            self._work_queue.clear()  # no worker is left to take it
 
     def schedule(self) -> None:
         """Give work to every worker that wants some; the first call makes the plan."""
@@ -152,7 +152,7 @@ class ChunkScheduling:
             return False
         self._nodeids, self._reference = nodeids, reference
         self._collections = {node: found for node, found in self._collections.items() if node in self._pending}
-        self._backlog = self._plan(nodeids)
+        self._work_queue = self._plan(nodeids)
         self._open.update(range(len(nodeids)))
         return True
 
@@ -174,7 +174,9 @@ class ChunkScheduling:
             raise RuntimeError(f"{item} cannot run again: nothing has run")
         place = self._nodeids.index(item)
         self._open.add(place)
-        self._backlog.quarantine([place], bond=self._unit_of[place].bond if place in self._unit_of else "")
+        self._work_queue.quarantine(
+            [place], worker_key=self._unit_of[place].worker_key if place in self._unit_of else ""
+        )
         self._feed(self._pending)
 
     def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
@@ -189,7 +191,7 @@ class ChunkScheduling:
         pending = self._pending.pop(node)
         if self._nodeids is not None:  # before the plan the others would wait for what it has collected
             self._collections.pop(node, None)
-        self._backlog.release(node)
+        self._work_queue.release(node)
         if self._is_stopping():
             self.stop()
             return None
@@ -198,14 +200,14 @@ class ChunkScheduling:
         blamed = None
         (first, left), *untouched = [(unit, list(own)) for unit, own in groupby(pending, self._unit_of.__getitem__)]
         for unit, _ in reversed(untouched):
-            self._backlog.put_back(unit)
+            self._work_queue.put_back(unit)
         if first.kind == "chunk" and len(left) > 1:
-            self._backlog.quarantine(left, bond=first.bond)
+            self._work_queue.quarantine(left, worker_key=first.worker_key)
         else:  # nothing was computed ahead for the tests after it
             blamed = left.pop(0)
             self._open.discard(blamed)
             if left:
-                self._backlog.put_back(replace(first, places=tuple(left)))
+                self._work_queue.put_back(replace(first, places=tuple(left)))
         self._feed(self._pending)
         return None if blamed is None else self._nodeids[blamed]
 
@@ -224,7 +226,7 @@ class ChunkScheduling:
         that one worker is to run can be long: it is given when it can be begun.
         """
         last = self._unit_of[pending[-1]] if pending else None
-        if last is None or (last.kind == "tests" and last.bond):
+        if last is None or (last.kind == "tests" and last.worker_key):
             return 2
         return 2 + len(last.places) // 4
 
@@ -239,7 +241,7 @@ class ChunkScheduling:
             found = False
             for node, given in hungry.items():
                 pending = self._pending[node]
-                if len(pending) < self._low_water(pending) and (unit := self._backlog.take(node)) is not None:
+                if len(pending) < self._low_water(pending) and (unit := self._work_queue.take(node)) is not None:
                     self._unit_of.update(dict.fromkeys(unit.places, unit))
                     pending.extend(unit.places)
                     given.extend(unit.places)
@@ -251,12 +253,12 @@ class ChunkScheduling:
                     node.send_runtest_some(given)
         # A worker that has been asked to end takes over nothing: keep it while one may die without a replacement.
         if self._restarts.next_is_replaced or self.tests_finished:
-            self._shut_down([node for node in hungry if not self._backlog.has_for(node)])
+            self._shut_down([node for node in hungry if not self._work_queue.has_for(node)])
 
     def _shut_down(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             node.shutdown()
-            self._backlog.release(node)
+            self._work_queue.release(node)
 
 
 class SessionScheduling:
