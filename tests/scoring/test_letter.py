@@ -196,7 +196,7 @@ STATED: list[tuple[str, LabelStyle, int, str | None]] = [
     ("B, the others are wrong.", "upper", 4, "B"),
     ("B because Paris is wrong.", "upper", 4, "B"),
     ("B is not wrong.", "upper", 4, "B"),
-    ("A and C are both wrong. B is correct.", "upper", 4, None),
+    ("A and C are both wrong. B is correct.", "upper", 4, "B"),
     ("Option A is incorrect. Option B is correct.", "upper", 4, "B"),
     ("Option B is correct.", "upper", 4, "B"),
     ("A? No, B.", "upper", 4, None),

@@ -1,1 +1,1 @@
-"""Draws the figures of a report. This is the only folder that imports matplotlib."""
+"""Figures of a report: the only folder that imports matplotlib."""

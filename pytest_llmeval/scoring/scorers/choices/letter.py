@@ -53,7 +53,10 @@ class LetterScorer(SettingsScorer[LetterSettings]):
 
     @property
     def version(self) -> int:
-        """1 is the rule ``first_upper``, which was the only one; 3 knows full-width letters."""
+        """Return 1 for the rule ``first_upper``, which was the only one.
+
+        3 knows full-width letters, and what nine languages beside English deny.
+        """
         return 1 if self.settings.rule == "first_upper" else 3
 
     metrics = ("accuracy", "skill", "no_answer")

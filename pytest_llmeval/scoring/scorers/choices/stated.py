@@ -4,11 +4,12 @@ The first of four places that holds an answer decides:
 
 1. the last ``\boxed{}``;
 2. the sentence after the last mark, which is "answer is", "answer:" or ``####`` ("choice", "option" and "the correct
-   one is" too);
+   one is" too, and what says the same in nine other languages, see ``wordings.py``);
 3. the start of the reply;
 4. anywhere after that mark, or in all of a reply without one, where it stands as a word of its own.
 
-Where a place holds several different answers the reply has none, since it is not clear which is meant. White space,
+Where a place holds several different answers, one that it says to be right counts, or one that it begins with and sets
+apart; else the reply has none, since it is not clear which is meant. White space,
 quotes, brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the
 reply: there a base model goes on with a question of its own. What stands in ``<think>`` is no part of it. Every search
 takes time in proportion to the text.
@@ -22,6 +23,7 @@ from typing import TypeVar
 import regex
 
 from pytest_llmeval.scoring.scorers.boxes import last_box
+from pytest_llmeval.scoring.scorers.choices.wordings import MARK
 
 __all__ = ["AROUND", "stated_answer"]
 
@@ -31,15 +33,8 @@ AROUND = r"[\s*_`~>#:\-\"'“”„‘’«»‹›「」『』()\[\]{}（）【
 """What can stand before an answer and is no part of it."""
 
 _MAX_SENTENCE = 300
-_MARK = regex.compile(
-    r"####"
-    r"|(?<!\b(?:this|that)\s)\b(?:answers?|choice|option|(?:correct|right)\s(?:one|letter))\b"
-    r"(?!\s[(\[\"'*]*+[A-Za-z0-9][)\]\"'*]*+\s(?:is|are)\b)[^.:\n$\\]{0,60}?"
-    r"(?:\b(?:is|are)\b|:|\*\*[ \t]*\n)",
-    regex.IGNORECASE,
-)
 _SKIPPED = regex.compile(rf"{AROUND}*+")
-_SENTENCE = regex.compile(r"(?:[^.\n]|\.(?=\S))*+\.?")
+_SENTENCE = regex.compile(r"(?:[^.\n。]|\.(?=\S))*+\.?")
 _NEXT_QUESTION = regex.compile(r"(?<=\S)[^\S\n]*\n\s*[#*]*\s?(?:Question|Q)\s?\d*\s?[*]*:", regex.IGNORECASE)
 
 
@@ -52,7 +47,7 @@ def stated_answer(text: str, at_start: Callable[[str], T | None], among: Callabl
     following = _NEXT_QUESTION.search(text)
     reply = text if following is None else text[: following.start()]
     box = last_box(reply)
-    marks = list(_MARK.finditer(reply))
+    marks = list(MARK.finditer(reply))
     after = marks[-1].end() if marks else 0
     for part in (box, _sentence(reply, after) if marks else None):
         if part is None:

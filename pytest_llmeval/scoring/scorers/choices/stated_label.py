@@ -6,11 +6,12 @@ start. It does not count
 
 - as a word or a number before a word: ``A dog``, ``I think``, ``2 days`` (but ``A is right``, and ``B countryside``);
 - inside the text of an option: ``Vitamin C`` is an option's text, and no C;
-- where it is denied: ``not B``, ``rather than B``, ``B is wrong``, ``B) Paris is not correct`` (but not by the option's
-  own text, nor by what is said of another option);
+- where it is denied, in one of the ten languages of ``wordings.py``: ``not B``, ``B is wrong``, ``B) Paris ist falsch``
+  (but not by the option's own text, nor by what is said of another option);
 - as a piece of something longer: ``U.S.``, ``R&B``, ``C++``, ``B-flat``, ``x = B``.
 
-A reply that lists the options over again does not begin with its answer.
+A reply that lists the options over again does not begin with its answer. One that begins with a label and names another
+has an answer if it says of one that it is right, or sets the first one apart.
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ from typing import Literal, TypeAlias
 import regex
 
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
+from pytest_llmeval.scoring.scorers.choices.wordings import (
+    CLOSING,
+    JOINED,
+    NAMED,
+    REASONS,
+    VERBS,
+    affirmed,
+    denied,
+    denied_before,
+    is_known,
+    is_of_one,
+)
 from pytest_llmeval.text.characters import plain_characters
 
 __all__ = ["LabelStyle", "stated_label"]
@@ -33,27 +46,15 @@ LabelStyle: TypeAlias = Literal["upper", "lower", "digit"]
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}\p{M}\p{Nd}]"
 _LEFT = rf"(?<!{_LETTER})(?<!{_LETTER}[_'’&/+.,:\-])(?<![\\$€£]|=\s?)"
 _RIGHT = rf"(?!{_LETTER})(?!['’&/:,\-]{_LETTER})(?!\.{_LETTER}(?!\p{{Ll}}))(?![+#^%°]|\s?=)"
-_NAMED = r"(?:(?i:option|choice|letter|number)\s+)?"
 _COMMAND = r"\\[A-Za-z]+(?=\s*\{)"
-_START = regex.compile(rf"(?:{AROUND}|{_COMMAND})*+{_NAMED}(?:{AROUND}|{_COMMAND})*+")
+_START = regex.compile(rf"(?:{AROUND}|{_COMMAND})*+{NAMED}(?:{AROUND}|{_COMMAND})*+")
 _BRACKETS = frozenset((*zip("([{（【「『\"“'‘*`", ")]}）】」』\"”'’*`", strict=True),))
-_DENIED_BEFORE = regex.compile(
-    rf"(?:\bnot|n['’]t|\bnor|\bneither|\bthan|\binstead of|\bexcept)\s+{_NAMED}[(\[\"'*]*\Z", regex.IGNORECASE
-)
-_DENIED_AFTER = regex.compile(
-    r"[)\]\"'*.]*\s(?:is|are|was)(?:\s(?:not(?!\s(?:wrong|incorrect|false)\b)|never|incorrect|wrong|false)\b|n['’]t)"
-)
-_DENIED_LATER = regex.compile(
-    r"[)\]\"'*_.:]*+(?:(?!\b(?:because|since|as|so|for|that|if|and|or|but|while|whereas|not|right|correct|best|others?"
-    r"|rest|remaining|all|both|any|every|none)\b)[^.;!?\n]){0,120}?"
-    r"\s(?:(?:is|are|was|seems)\s(?:\p{L}+ly\s|also\s)?(?:wrong|incorrect|not\s(?:the\s)?(?:right|correct|answer))"
-    r"|(?:is|are|was)n['’]t\s(?:the\s)?(?:right|correct|answer))\b",
-    regex.IGNORECASE,
-)
-_BEHIND = regex.compile(r"[)\]\"'*_.:,\-–—\s(]*+")
-_A_WORD = regex.compile(rf"\s+(?!(?:is|are|was|were|because|since|as|and|or|would|seems|appears)\b){_LETTER}")
-_AND = regex.compile(r"[)\]}\"”'’*_`.]*\s*(?:[,;/&]|\b(?:and|or)\b)\s*(?:(?:and|or)\b\s*)?[(\[{\"“'‘*_`]*")
-_NEAR = 40
+_BEHIND = regex.compile(r"[)\]\"'*_.:,\-–—\s(（）】」』、：]*+")
+_A_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b)(?:\p{{Latin}}|\p{{M}}|\p{{Nd}})")
+_A_NUMBERED_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b){_LETTER}")
+_AND = regex.compile(JOINED)
+_APART = regex.compile(rf"{CLOSING}*+[.。]?{CLOSING}*+[^\S\n]*(?:\n|\Z)")
+_GOES_ON = regex.compile(rf"{CLOSING}++|{CLOSING}*+\s?[.:,;–—\-。，、：；،]|\s*(?:{REASONS})")
 
 
 def stated_label(text: str, labels: Sequence[str], options: Sequence[str] = ()) -> str | None:
@@ -87,38 +88,76 @@ class _Reader:
         return any(match[0].casefold() in self.labels for match in self.token.finditer(text))
 
     def at_start(self, text: str) -> str | None:
-        """The label that the text begins with, unless another one goes with it."""
+        """Return the label that the text begins with, unless another one goes with it."""
         begin = _START.match(text)
         match = None if begin is None else self.token.match(text, begin.end())
         label = None if match is None else self.labels.get(match[0].casefold())
         if match is None or label is None or self._is_denied(label, text, match.end()):
             return None
-        if _A_WORD.match(text, match.end()) and (match[0] != label or _can_be_a_word(label)):
+        end = match.end()
+        if _is_a_word(label, text, end) and (match[0] != label or _can_be_a_word(label)):
             return None
-        if text[match.end() : match.end() + 1] == "?":
+        other = self._joined(text, end)
+        if text[end : end + 1] in ("?", "？") or (other is not None and not _is_a_word(other[0], text, other.end())):
             return None
-        more = _AND.match(text, match.end())
-        other = None if more is None else self.token.match(text, more.end())
-        if other is not None and other[0] in self.labels.values() and not _A_WORD.match(text, other.end()):
+        if label == self.first_two[0] and self._is_a_list(text):
             return None
-        return None if label == self.first_two[0] and self._is_a_list(text) else label
+        meant = self._found(text[end:])
+        if not meant.keys() - {label}:
+            return label
+        meant[label] = meant.get(label, False) or affirmed(text, match.start(), self._behind_own_text(label, text, end))
+        marked = [name for name, is_marked in meant.items() if is_marked]
+        if marked:
+            return marked[0] if len(marked) == 1 else None
+        return label if self._is_set_apart(label, text, end) else None
 
-    def _is_denied(self, label: str, text: str, end: int) -> bool:
-        """Whether the sentence goes on, behind a label that ends there, with that it is wrong."""
-        if _DENIED_AFTER.match(text, end):
-            return True
-        own = self.texts.get(label, "").rstrip(".")
+    def _joined(self, text: str, end: int) -> regex.Match[str] | None:
+        """Return another label that goes with one that ends there: "A or B"."""
+        more = _AND.match(text, end)
+        other = None if more is None else self.token.match(text, more.end())
+        return other if other is not None and other[0] in self.labels.values() else None
+
+    def _behind_own_text(self, label: str, text: str, end: int) -> int:
+        """Return where the text of the label's option ends if it stands behind the label; else ``end``."""
+        own = self.texts.get(label, "").rstrip(".。")
         behind = _BEHIND.match(text, end)
         begin = end if behind is None else behind.end()
-        if own and text[begin : begin + len(own)].casefold() == own.casefold():
-            end = begin + len(own)
-        found = _DENIED_LATER.match(text, end)
-        if found is None:
+        return begin + len(own) if own and text[begin : begin + len(own)].casefold() == own.casefold() else end
+
+    def _is_set_apart(self, label: str, text: str, end: int) -> bool:
+        """Whether a label at the start stands on a line of its own, alone or with its option's text.
+
+        In a language that is known what it denies would be seen: there a stop, a comma or a reason is enough.
+        """
+        own_end = self._behind_own_text(label, text, end)
+        if _APART.match(text, own_end):
+            return True
+        goes_on = _GOES_ON.match(text, end) or _GOES_ON.match(text, own_end)
+        return goes_on is not None and is_known(self._without_texts(text[own_end:]))
+
+    def _is_denied(self, label: str, text: str, end: int) -> bool:
+        """Whether what follows a label that ends there, or a list that it begins, says that it is wrong."""
+        if self._is_said_to_be_wrong(label, text, end):
+            return True
+        for _ in self.labels:
+            other = self._joined(text, end)
+            if other is None or text[end : end + 1] == ",":
+                return False
+            end = other.end()
+            if self._is_said_to_be_wrong(other[0], text, end, alone=False):
+                return True
+        return False
+
+    def _is_said_to_be_wrong(self, label: str, text: str, end: int, *, alone: bool = True) -> bool:
+        found = denied(text, end, self._behind_own_text(label, text, end))
+        if found is None or (not alone and is_of_one(found)):
             return False
-        said = found[0].casefold()
+        said = found.casefold()
+        if said.strip(" .:()") in self.texts.get(label, "").casefold():
+            return False
         if any(option.casefold() in said for other, option in self.texts.items() if other != label and option):
             return False
-        return not any(token[0] in self.labels.values() for token in self.token.finditer(found[0]))
+        return not any(token[0] in self.labels.values() for token in self.token.finditer(found))
 
     def _is_a_list(self, text: str) -> bool:
         """Whether a line of the text begins as the line of the second option does."""
@@ -127,11 +166,21 @@ class _Reader:
         return regex.search(rf"\n(?:[^\S\n]|[*#>\-])*+\(?{second}[.):]", text) is not None
 
     def among(self, text: str) -> frozenset[str]:
-        """All labels that stand in the text."""
-        found = set()
+        """Return the labels that stand in the text, or the one of them that it says to be right."""
+        found = self._found(text)
+        marked = [label for label, is_marked in found.items() if is_marked]
+        return frozenset(marked if len(marked) == 1 else found)
+
+    def _found(self, text: str) -> dict[str, bool]:
+        """Return the labels that stand in the text and are not denied, each with whether it is said to be right.
+
+        What can be a word and stands before one is no label; beside another it may be, in a language that is not known.
+        """
+        found: dict[str, bool] = {}
+        doubtful: set[str] = set()
         for match in self.token.finditer(text):
             label = self.labels.get(match[0].casefold())
-            if label is None or label in found:
+            if label is None or found.get(label):
                 continue
             start, end = match.span()
             bracketed = (text[start - 1 : start], text[end : end + 1]) in _BRACKETS and not text[
@@ -139,12 +188,27 @@ class _Reader:
             ].isalnum()
             if match[0] != label and not bracketed:
                 continue
-            if not bracketed and _can_be_a_word(label) and _A_WORD.match(text, end):
+            is_word = not bracketed and _can_be_a_word(label) and _is_a_word(label, text, end)
+            if label not in found and denied_before(text, start):
                 continue
-            if _DENIED_BEFORE.search(text[max(0, start - _NEAR) : start]) or self._is_denied(label, text, end):
-                continue
-            found.add(label)
-        return frozenset(found)
+            if is_word and self._joined(text, end) is None:
+                doubtful.add(label)
+            elif label in found or not self._is_denied(label, text, end):
+                found[label] = affirmed(text, start, self._behind_own_text(label, text, end))
+        if found and doubtful - found.keys() and not is_known(self._without_texts(text)):
+            found.update(dict.fromkeys(doubtful - found.keys(), False))
+        return found
+
+    def _without_texts(self, text: str) -> str:
+        text = text.casefold()
+        for option in self.texts.values():
+            text = text.replace(option.casefold(), " ") if option else text
+        return text
+
+
+def _is_a_word(label: str, text: str, end: int) -> bool:
+    """Whether a word follows a label that ends there, of which it is the article or the number."""
+    return (_A_NUMBERED_WORD if label.isdigit() else _A_WORD).match(text, end) is not None
 
 
 def _can_be_a_word(label: str) -> bool:

@@ -13,6 +13,13 @@ from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
+from pytest_llmeval.scoring.scorers.choices.wordings import (
+    CLOSING,
+    JOINED,
+    affirmed,
+    denied_before,
+    denied_by_a_verb,
+)
 from pytest_llmeval.scoring.scorers.responses import (
     finite_or_none,
     loglikelihood_problem,
@@ -35,8 +42,9 @@ Answer: TypeAlias = Literal["yes", "no"]
 _ANSWERS: tuple[Answer, Answer] = ("yes", "no")
 _CHANCE = 0.5
 _MAX_TOKENS = 10
-_WORD = r"(?<![\p{L}\p{M}\p{N}])(yes|no)(?!['’\-]?[\p{L}\p{M}\p{N}])"
-_OTHER = r"(?![\"'”’*_)]*[,]?\s*(?:or|and|/|but also)\s*[\"'“‘*_(]*(?:yes|no)\b)"
+# Letters of scripts without case are not among them: nothing separates words there, as in Yes错误.
+_LETTER = r"[\p{Lu}\p{Ll}\p{Lt}\p{M}\p{N}]"
+_WORD = rf"(?<!{_LETTER})(yes|no)(?!['’\-]?{_LETTER})"
 _BEGINS_A_SENTENCE = (
     r"(?:(?:i|he|she|it|we|you|they|this|that|these|those|there|the|an?|my|your|his|her|its|our|their|not|never"
     r"|am|is|are|was|were|do|does|did|has|have|had|can|cannot|should|would|could"
@@ -47,14 +55,16 @@ _BEGINS_A_SENTENCE = (
 """What can follow a "no" that is an answer: no noun, before which it is a part of what it says (no evidence)."""
 _GAP = r"[\"'”’*_)]*[^\S\n]+[\"'“‘*_(]*"
 _FIRST = regex.compile(
-    rf"(?:{AROUND}|\\[A-Za-z]+(?=\s*\{{))*+{_WORD}{_OTHER}"
+    rf"(?:{AROUND}|\\[A-Za-z]+(?=\s*\{{))*+{_WORD}"
     rf"(?!(?<=no){_GAP}(?!{_BEGINS_A_SENTENCE}|(?:explanation|reason|reasoning|rationale|justification|note)[*_]*:)[\p{{L}}\p{{N}}])",
     regex.IGNORECASE,
 )
 _ANYWHERE = regex.compile(
-    rf"(?<!\bnot\s+(?:an?\s+)?[\"'“‘*]*){_WORD}(?!(?<=no){_GAP}(?!(?:because|since)\b)[\p{{L}}\p{{N}}])",
+    rf"(?<!\bnot\s+an?\s+[\"'“‘*]*){_WORD}(?!(?<=no){_GAP}(?!(?:because|since|is|was|ist|est)\b)[\p{{L}}\p{{N}}])",
     regex.IGNORECASE,
 )
+_JOINED = regex.compile(rf"{JOINED}|\s*but\salso\s+")
+_GOES_ON = regex.compile(rf"{CLOSING}*+\s+\p{{L}}")
 _TARGETS: Mapping[str, Answer] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 
 
@@ -76,18 +86,36 @@ def stated_yes_or_no(text: str) -> Answer | None:
     """The word yes or no that a reply states, as a person reads it (see ``stated.py``); None for neither, or for both.
 
     No counts at the start, where no noun follows it ("No it is not", and "No evidence supports this" says nothing), or
-    where it ends a clause: "most likely No." is no, and "there is no evidence" nothing.
+    where it ends a clause: "most likely No." is no, and "there is no evidence" nothing. What is said to be wrong does
+    not count. Where both stand, one that is said to be right does, or the first if a stop or a comma follows it.
     """
     return stated_answer(plain_characters(text), _at_start, _among)
 
 
 def _at_start(text: str) -> Answer | None:
     found = _FIRST.match(text)
-    return None if found is None else _ANSWERS[found[1].lower() == "no"]
+    if found is None or denied_by_a_verb(text, found.end(1)):
+        return None
+    answer, end = _ANSWERS[found[1].lower() == "no"], found.end(1)
+    joined = _JOINED.match(text, end)
+    second = None if joined is None else _FIRST.match(text, joined.end())
+    if second is not None and second[1].lower() != answer:
+        return None
+    if _GOES_ON.match(text, end) is None:
+        return answer
+    several = _among(text)
+    return answer if several <= {answer} else None
 
 
 def _among(text: str) -> frozenset[Answer]:
-    return frozenset(_ANSWERS[match[1].lower() == "no"] for match in _ANYWHERE.finditer(text))
+    found: dict[Answer, bool] = {}
+    for match in _ANYWHERE.finditer(text):
+        answer = _ANSWERS[match[1].lower() == "no"]
+        if found.get(answer) or denied_before(text, match.start(1)) or denied_by_a_verb(text, match.end(1)):
+            continue
+        found[answer] = affirmed(text, match.start(1), match.end(1))
+    marked = [answer for answer, is_marked in found.items() if is_marked]
+    return frozenset(marked if len(marked) == 1 else found)
 
 
 class YesNoScorer(SettingsScorer[YesNoSettings]):
@@ -99,7 +127,10 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
 
     @property
     def version(self) -> int:
-        """2 reads words in a reply, 3 also full-width ones; by log-likelihood 2 shares the credit of a tie."""
+        """Return 2 for words in a reply, 3 with full-width ones and without those that are denied.
+
+        By log-likelihood 2 shares the credit of a tie.
+        """
         if self.settings.by == "loglikelihood":
             return 2
         return 3 if self.settings.rule == "word" else 1
