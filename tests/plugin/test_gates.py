@@ -416,3 +416,41 @@ def test_github_actions(gated: pytest.Pytester, workers: list[str], monkeypatch:
     assert "file=sums.yaml,line=10" in annotation
     assert "accuracy > 0.9" in annotation
     assert "sums" in summary.read_text(encoding="utf-8")
+
+
+_ANNOTATES = """
+class Annotates:
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.failed and isinstance(report.longrepr, str):
+            print(f"theirs: {report.location[0]}:{report.location[1] + 1}: {report.head_line}: {report.longrepr}")
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Annotates(), "annotate_errors")
+"""
+
+
+def test_another_plugin_that_annotates(
+    gated: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest-github-actions-annotate-failures tells of gates as of tests: twice is too often."""
+    summary = gated.path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    gated.makeconftest((gated.path / "conftest.py").read_text() + _ANNOTATES)
+    result = gated.runpytest(*workers, "sums.yaml")
+    result.stdout.fnmatch_lines(["*theirs: sums.yaml:10: sums: accuracy > 0.9: accuracy 0.500 *: not above 0.9"])
+    result.stdout.no_fnmatch_line("*::error*")
+    assert "sums" in summary.read_text(encoding="utf-8")
+
+
+def test_github_actions_without_a_summary(
+    gated: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--no-summary`` is about the terminal."""
+    summary = gated.path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    result = gated.runpytest(*workers, "--no-summary", "sums.yaml")
+    assert sum(line.startswith("::error") for line in result.outlines) == 1
+    assert summary.read_text(encoding="utf-8").count("# LLM evaluation") == 1

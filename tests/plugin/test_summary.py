@@ -74,8 +74,72 @@ def test_colour_only_where_it_is_wanted(llm_pytester: pytest.Pytester) -> None:
     assert "\x1b[31mcould not be scored: 1\x1b[0m" in coloured
 
 
-def test_no_summary_where_pytest_gives_none(both: pytest.Pytester) -> None:
-    both.runpytest("--no-summary", "capitals.yaml").stdout.no_fnmatch_line("*LLM evaluation*")
+def test_without_a_summary_one_line_has_the_main_numbers(both: pytest.Pytester, workers: list[str]) -> None:
+    """Other programs turn the summary off: PyCharm does."""
+    result = both.runpytest(*workers, "--no-summary", "--llm-gate=accuracy >= 0.6", "--llm-report=out.json", ".")
+    assert result.ret == 1
+    (line,) = (line for line in result.outlines if "accuracy" in line)
+    assert line == (
+        "LLM evaluation: capitals accuracy 0.667 [0.208, 0.939], n 3; sums accuracy 0.500 [0.150, 0.850], n 4; "
+        "gates: 1 failed, 1 passed"
+    )
+    result.stdout.no_fnmatch_line("report: *")
+    both.runpytest(*workers, "--no-summary", "-k", "nothing").stdout.no_fnmatch_line("*LLM evaluation*")
+
+
+def test_without_a_summary_many_suites_are_counted(llm_pytester: pytest.Pytester) -> None:
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES, errors={"5 + 4": "no"}))
+    for number in range(5):
+        (llm_pytester.path / f"s{number}.yaml").write_text(SUMS.replace("sums", f"sums{number}"))
+    result = llm_pytester.runpytest_inprocess("-p", "no:xdist", "--no-summary", ".")
+    result.stdout.fnmatch_lines(
+        [
+            "LLM evaluation: 5 suites, 15 samples; macro average accuracy 0.333 [[]0.*, 0.*]; 5 could not be scored",
+        ]
+    )
+
+
+TLDR = """
+import pytest
+
+class Reporter:
+    hasmarkup = isatty = False  # pytest-xdist asks for these, pytest for the next
+
+    def __init__(self, config):
+        self.config = config
+
+    def write_line(self, line, **markup):
+        print(line)
+{more}
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    config.pluginmanager.unregister(name="terminalreporter")
+    config.pluginmanager.register(Reporter(config), "terminalreporter")
+"""
+SUMMARISES = """
+    def write_sep(self, sep, title=None, **markup):
+        print(sep * 3, title)
+
+    def pytest_sessionfinish(self, session, exitstatus):
+        session.config.hook.pytest_terminal_summary(
+            terminalreporter=self, exitstatus=exitstatus, config=session.config
+        )
+"""
+
+
+@pytest.mark.parametrize("more", ["", SUMMARISES], ids=["without a summary", "with a summary"])
+def test_a_reporter_of_another_class(both: pytest.Pytester, workers: list[str], more: str) -> None:
+    """As pytest-tldr registers it: not a TerminalReporter, and without most of its attributes."""
+    both.makepyfile(tldr_like=TLDR.format(more=more))
+    arguments = ("--llm-gate=accuracy >= 0.6", "--llm-report=out.json", "--llm-report=out.md", "--junitxml=out.xml")
+    result = both.runpytest_subprocess(*workers, "-p", "tldr_like", "-o", "pythonpath=.", *arguments, ".")
+    assert result.ret == 1
+    everything = result.stdout.str() + result.stderr.str()
+    assert not re.search("Traceback|INTERNALERROR|AttributeError", everything)
+    assert everything.count("gates: 1 failed, 1 passed") == 1
+    result.stdout.fnmatch_lines(["failed: sums, *" if more else "LLM evaluation: *", "report: out.json", "report: *md"])
+    assert (both.path / "out.json").exists()
+    assert (both.path / "out.xml").exists()
 
 
 def test_a_report_of_a_session_that_collected_nothing_is_named(

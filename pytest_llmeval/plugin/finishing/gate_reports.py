@@ -15,6 +15,7 @@ from pytest_llmeval.plugin.gate_options import baseline_key, gate_options, read_
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.terminal.gate_lines import MAX_FAILED, gate_name
+from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.reporting.terminal.tables import wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.node_ids import escape_text, model_nodes, split_file
@@ -43,17 +44,22 @@ class _Crash:
         return f"{self.path}:{self.lineno}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why a gate failed, as a test report holds it.
+class _Failure(str):
+    """Why a gate failed, as a test report holds it: its lines, for reporters that know texts alone.
 
     ``session_terminal`` is where the session's summary says it in full, among the other gates: there it is not said
     twice. None where the summary leaves it out.
     """
 
+    __slots__ = ("reprcrash", "session_terminal")
     reprcrash: _Crash
-    lines: tuple[str, ...]
     session_terminal: Any
+
+    @classmethod
+    def of(cls, reprcrash: _Crash, lines: Sequence[str], session_terminal: Any) -> _Failure:
+        made = cls("\n".join(lines))
+        made.reprcrash, made.session_terminal = reprcrash, session_terminal
+        return made
 
     def toterminal(self, terminal: Any) -> None:
         if terminal is self.session_terminal:
@@ -61,11 +67,8 @@ class _Failure:
             for line in wrapped_lines(where, width=terminal.fullwidth, indent="  "):
                 terminal.line(line)
             return
-        for line in self.lines:
+        for line in self.splitlines():
             terminal.line(line, red=True)
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
 
 
 class TestReport(pytest.TestReport):
@@ -126,7 +129,7 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     terminal = manager.get_plugin("terminalreporter")
     if terminal is not None and results:
         # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
-        terminal.ensure_newline() if getattr(terminal, "currentfspath", None) else terminal.write_line("")
+        terminal.ensure_newline() if getattr(terminal, "currentfspath", None) else as_terminal(terminal).write_line("")
         # Another reporter (pytest-sugar) may not expect a word between its lines.
         is_usual = type(terminal) is pytest.TerminalReporter
         if is_usual and session.config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) <= 0:
@@ -138,7 +141,8 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     option = session.config.option
     max_failures, option.maxfail = option.maxfail, 0  # -x stops what comes after a failure, and nothing does
     is_listed = sum(result.outcome == "failed" for result in results) <= MAX_FAILED
-    writer = session.config.get_terminal_writer() if terminal is not None and is_listed else None
+    is_said = is_listed and isinstance(terminal, pytest.TerminalReporter) and not session.config.option.no_summary
+    writer = session.config.get_terminal_writer() if is_said else None
     try:
         for result in results:
             nodeid = gate_nodeid(result, nodes)
@@ -166,7 +170,7 @@ def _report(
     longrepr: Any = None
     if outcome == "failed":
         reason, *notes = _shown(result)
-        longrepr = _Failure(_Crash(reason, path, line), (reason, *notes), writer)
+        longrepr = _Failure.of(_Crash(reason, path, line), (reason, *notes), writer)
     elif outcome == "skipped":
         longrepr = (path, line, f"Skipped: {_shown(result)[0]}")
     report = TestReport(

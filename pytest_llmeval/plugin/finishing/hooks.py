@@ -24,6 +24,8 @@ from pytest_llmeval.plugin.stash import (
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.finishing.session import LLMSession
     from pytest_llmeval.plugin.xdist.collected import Collected
+    from pytest_llmeval.reporting.report.report import Report
+    from pytest_llmeval.reporting.terminal.summary import Terminal
 
 __all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "llm_session", "take_collected"]
 
@@ -165,24 +167,33 @@ class Reporting:
 
             mark_html_row(report, cells)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: object) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
             return
+        from pytest_llmeval.reporting.terminal.summary import as_terminal, write_summary
+
+        terminal = as_terminal(terminalreporter)
+        self._session.has_summary = True
         if self._session.should_print_summary:
-            from pytest_llmeval.reporting.terminal.summary import write_summary
-
-            self._session.write_wrong_answers(terminalreporter)
-            write_summary(terminalreporter, self._session.report, self._session.writer.written)
+            self._session.write_wrong_answers(terminal)
+            write_summary(terminal, self._session.report, self._session.writer.written)
         else:  # suites could not be collected, say
-            _write_paths(terminalreporter, self._session)
-        if os.environ.get("GITHUB_ACTIONS") == "true":
-            from pytest_llmeval.reporting.writers.github import annotation_lines, append_job_summary
+            _write_paths(terminal, self._session)
+        _tell_github(self._config, terminal, self._session.report)
 
-            if (warning := append_job_summary(self._session.report, os.environ)) is not None:
-                terminalreporter.write_line(warning, yellow=True)
-            for line in annotation_lines(self._session.report, os.environ, root=self._config.rootpath):
-                terminalreporter.ensure_newline()
-                terminalreporter.write_line(line)
+
+def _tell_github(config: pytest.Config, terminal: Terminal, report: Report) -> None:
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    from pytest_llmeval.reporting.writers.github import annotation_lines, append_job_summary
+
+    if (warning := append_job_summary(report, os.environ)) is not None:
+        terminal.write_line(warning, yellow=True)
+    others = ("pytest_github_actions_annotate_failures", "annotate_errors")
+    if any(map(config.pluginmanager.hasplugin, others)):
+        return  # it annotates all that fails, gates too
+    for line in annotation_lines(report, os.environ, root=config.rootpath):
+        terminal.write_line(line)
 
 
 class FinalHooks:
@@ -287,7 +298,7 @@ class Writing:
         if self._of_phases is None:
             terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             keeps = terminal is None or _reads_phases(self._config)
-            self._of_phases = [] if keeps else terminal.stats.setdefault("", [])
+            self._of_phases = [] if keeps else getattr(terminal, "stats", {}).setdefault("", [])
         if self._of_phases and self._of_phases[-1] is report:
             self._of_phases.pop()
 
@@ -298,14 +309,30 @@ class Writing:
             from pytest_llmeval.plugin.finishing.session import remember
 
             gathered.write(session)
-            terminal: Any = session.config.pluginmanager.get_plugin("terminalreporter")
-            # Without a terminal pytest does not know of --no-summary.
-            if terminal is not None and exitstatus not in _WITH_SUMMARY and not session.config.option.no_summary:
-                _write_paths(terminal, gathered)
+            self._tell(gathered, exitstatus)
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
 
+    def _tell(self, gathered: LLMSession, exitstatus: int) -> None:
+        """Say what is left to say where pytest has no summary: other programs, such as PyCharm, turn it off."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or gathered.report is None:  # without a terminal pytest does not know of --no-summary
+            return
+        is_off = self._config.option.no_summary
+        if isinstance(reporter, pytest.TerminalReporter) and exitstatus in _WITH_SUMMARY and not is_off:
+            return
+        from pytest_llmeval.reporting.terminal.summary import as_terminal, write_main_numbers
 
-def _write_paths(terminal: pytest.TerminalReporter, gathered: LLMSession) -> None:
+        terminal = as_terminal(reporter)
+        if not gathered.has_summary:
+            if gathered.should_print_summary:
+                terminal.write_line("")
+                write_main_numbers(terminal, gathered.report)
+            _tell_github(self._config, terminal, gathered.report)
+        if not is_off:
+            _write_paths(terminal, gathered)
+
+
+def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
     if gathered.writer.written:
         from pytest_llmeval.reporting.terminal.summary import write_paths
 

@@ -33,6 +33,7 @@ from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected
+    from pytest_llmeval.reporting.terminal.summary import Terminal
 
 __all__ = ["LLMSession", "remember"]
 
@@ -63,7 +64,7 @@ class LLMSession:
         self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
         self._places: dict[tuple[Group, str], int | None] = {}
         self.report: Report | None = None
-        self.gates: tuple[GateResult, ...] = ()
+        self.has_summary = False
         self._store_problems: dict[str, None] = {}
         self._store_flaws: dict[str, StoreFlaws] = {}
         self.has_failed = False
@@ -98,8 +99,9 @@ class LLMSession:
 
     def take_gates(self, results: Sequence[GateResult]) -> None:
         """What was decided: those that were asked for no longer keep the session from ending with 0."""
-        self.gates = tuple(results)
         self._awaits_gates = False
+        if self.report is not None:
+            self.report = dataclasses.replace(self.report, gates=tuple(results))
 
     def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
         """What was collected: the samples ``nodeids`` are to run."""
@@ -379,7 +381,6 @@ class LLMSession:
             return
         self.report = dataclasses.replace(
             self.report,
-            gates=self.gates,
             exit_code=int(self.exit_code(session.exitstatus) or 0),
             seconds=self._seconds,
         )
@@ -393,7 +394,7 @@ class LLMSession:
                 self.report, problems=tuple(self._gathered.problems), exit_code=int(session.exitstatus)
             )
 
-    def write_wrong_answers(self, terminal: pytest.TerminalReporter) -> None:
+    def write_wrong_answers(self, terminal: Terminal) -> None:
         """The first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
         if self.report is not None:
             wrong = (record for record in self.report.records if record.status == "wrong")

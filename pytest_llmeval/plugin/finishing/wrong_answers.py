@@ -14,6 +14,7 @@ from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_lines
+from pytest_llmeval.reporting.terminal.summary import Terminal
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 
 __all__ = ["WrongAnswers", "mark_html_row"]
@@ -92,7 +93,7 @@ class WrongAnswers:
         in_order = sorted(records, key=lambda one: (places.get(one.nodeid, last), one.nodeid, one.id))
         return in_order[: self._num_kept]
 
-    def write(self, terminal: pytest.TerminalReporter, wrong: Iterable[Group]) -> None:
+    def write(self, terminal: Terminal, wrong: Iterable[Group]) -> None:
         """Write the section of wrong answers; ``wrong`` is the group of every wrong answer of the session."""
         counts = Counter(wrong)
         if not self._num_kept or not counts:

@@ -1,24 +1,27 @@
 """The live line: on a terminal, what the model is doing while pytest waits for it.
 
 Only where pytest shows progress of its own to a person: not into a pipe or a file, not in CI, not with ``-s``, and not
-under pytest-xdist, where the model works in other processes, whose reports are all that reaches this one.
+under pytest-xdist, where the model works in other processes, whose reports are all that reaches this one. There, what
+servers let a session wait for is said on lines of its own.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.models.base import ROLE_METHODS, Backend, answers_in_background, identify
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.process import is_worker
 from pytest_llmeval.plugin.stash import is_sample_key, model_key
 from pytest_llmeval.reporting.terminal.live_line import (
     LiveLine,
@@ -27,6 +30,7 @@ from pytest_llmeval.reporting.terminal.live_line import (
     loading_text,
     progress_text,
 )
+from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import ServerUse
 
 __all__ = ["LiveReporting", "start"]
@@ -43,7 +47,9 @@ def start(session: pytest.Session) -> LiveReporting | None:
     At that time pytest captures nothing, so that standard output is the terminal.
     """
     config = session.config
-    if not is_wanted(config) or (descriptor := _open_terminal()) is None:
+    if is_worker(config) or not is_wanted(config) or (descriptor := _open_terminal()) is None:
+        if any(spec.kind.is_remote for spec in config.stash[settings_key].all_specs) and not _logs_live(config):
+            _write_waits(config)
         return None
     samples = [item for item in session.items if is_sample_key in item.stash]
     is_quiet = config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) < 0
@@ -84,6 +90,40 @@ def _open_terminal() -> int | None:
         return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
     except (AttributeError, OSError, ValueError):
         return None
+
+
+class _WaitLines(logging.Handler):
+    """Writes what models behind servers warn of, below what pytest has written; a test's output is captured."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(logging.WARNING)
+        self._writer = getattr(config.pluginmanager.get_plugin("terminalreporter"), "_tw", None)
+        # A worker of pytest-xdist talks to its controller through its standard output.
+        output = sys.__stderr__ if is_worker(config) else sys.__stdout__
+        if output is None:
+            raise OSError("the process has no output")
+        self._descriptor = os.dup(output.fileno())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        start = "" if getattr(self._writer, "width_of_current_line", None) == 0 else "\n"
+        text = f"{start}{without_commands(printable(record.getMessage()))}\n"
+        with suppress(OSError):
+            os.write(self._descriptor, text.encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._descriptor)
+
+
+def _write_waits(config: pytest.Config) -> None:
+    try:
+        lines = _WaitLines(config)
+    except (OSError, ValueError):  # closed
+        return
+    logger = logging.getLogger("pytest_llmeval.models.servers")
+    logger.addHandler(lines)
+    config.add_cleanup(lines.close)
+    config.add_cleanup(lambda: logger.removeHandler(lines))
 
 
 class _PytestScreen:

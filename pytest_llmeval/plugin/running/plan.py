@@ -20,6 +20,7 @@ from pytest_llmeval.plugin.running.live import start as start_live
 from pytest_llmeval.plugin.stash import judging_key, lookahead_key
 from pytest_llmeval.plugin.xdist.worker import batching_of
 from pytest_llmeval.reporting.terminal.prompts import prompt_lines
+from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.text.escaping import without_commands
 
 __all__ = ["FollowQueue", "plan", "show_progress", "show_prompts"]
@@ -106,7 +107,8 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[
 
 def show_prompts(session: pytest.Session) -> None:
     """``--llm-show-prompts``: print the prompt of every selected sample."""
-    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    terminal = None if reporter is None else as_terminal(reporter)
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
     marks = ("⟦", "⟧") if unicode else ("[[", "]]")
     for item in session.items:

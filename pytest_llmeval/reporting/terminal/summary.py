@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pytest_llmeval.reporting.report.report import Averages, Report, use_of_model
 from pytest_llmeval.reporting.report.served import fingerprint_texts
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
-from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
+from pytest_llmeval.reporting.terminal.gate_lines import count_line, gate_lines
 from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
 from pytest_llmeval.reporting.terminal.live_line import shown_cost
-from pytest_llmeval.reporting.terminal.metric_tables import category_lines, common_layout, suite_lines
+from pytest_llmeval.reporting.terminal.metric_tables import (
+    category_lines,
+    common_layout,
+    metrics_shown,
+    suite_lines,
+    with_interval,
+)
 from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
 from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_lines
 from pytest_llmeval.reporting.terminal.store_lines import store_texts
@@ -34,17 +41,22 @@ from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [
     "Terminal",
+    "as_terminal",
     "engine_lines",
+    "main_numbers",
     "model_texts",
     "server_lines",
     "speed_lines",
     "summary_lines",
+    "write_main_numbers",
     "write_paths",
     "write_summary",
 ]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """Samples that are shown, and those of one reason."""
+_MAX_SUITES = 3
+"""Suites that a single line tells of."""
 _URGENT = ("problem:", "could not be scored:", "stopped early", "store: replies could")
 
 
@@ -56,6 +68,25 @@ class Terminal(Protocol):
     def write_line(self, line: str, **markup: bool) -> None: ...
 
     def write(self, content: str, **markup: bool) -> None: ...
+
+
+class _Output:
+    """Standard output, without colours."""
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
+        self.write_line(f"{sep * 3} {title} {sep * 3}" if title else sep * 80)
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        self.write(f"{line}\n")
+
+    def write(self, content: str, **markup: bool) -> None:
+        sys.stdout.write(content)
+
+
+def as_terminal(reporter: Any) -> Terminal:
+    """``reporter``, or standard output where it is not like pytest's, in whose place a plugin has put it."""
+    names = ("write_sep", "write_line", "write", "currentfspath")
+    return reporter if all(hasattr(reporter, name) for name in names) else _Output()
 
 
 def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> None:
@@ -71,6 +102,39 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
         _write(terminal, line, width, {"red": True} if is_urgent else {})
     write_paths(terminal, paths)
+
+
+def write_main_numbers(terminal: Terminal, report: Report) -> None:
+    """Write one line, where there is no summary."""
+    _write(terminal, main_numbers(report), shutil.get_terminal_size(fallback=(120, 24)).columns, {})
+
+
+def main_numbers(report: Report) -> str:
+    """``LLM evaluation: sums accuracy 0.500 [0.150, 0.850], n 4; gates: 1 failed``: the first metric of each suite.
+
+    Of more than a few suites it is their mean.
+    """
+    names = short_model_names(report)
+    parts = []
+    for suite in report.suites:
+        row = suite_row(suite, names)
+        for metric in metrics_shown([row])[:1]:
+            found = suite.summary.metrics[metric]
+            value = "-" if found.value is None else with_interval(found.value, found.ci_low, found.ci_high)
+            parts.append(f"{row.name} {metric} {value}, n {found.n:,}")
+    if len(parts) > _MAX_SUITES:
+        num_samples = sum(suite.summary.num_scored for suite in report.suites)
+        means = [
+            f"macro average {text}" + (f" of {names.get(averages.model, averages.model)}" if averages.model else "")
+            for averages in report.averages
+            for text in [*mean_texts(averages.macro, parts="suite")][:1]
+        ]
+        parts = [f"{len(report.suites):,} suites, {num_samples:,} samples", *means[:_MAX_SUITES]]
+    num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
+    parts += [f"{num_unscored:,} could not be scored"] if num_unscored else []
+    parts += [f"problem: {problem}" for problem in report.problems[:1]]
+    parts += [count_line(report.gates)] if report.gates else []
+    return printable(f"LLM evaluation: {'; '.join(parts)}")
 
 
 def write_paths(terminal: Terminal, paths: Sequence[Path]) -> None:
