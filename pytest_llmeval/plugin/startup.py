@@ -184,8 +184,7 @@ def begin(session: pytest.Session) -> None:
     collected = collected_in(session)
     if collected.samples:
         plan(session)
-    if is_worker(session.config):
-        return
-    take_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
+    if not is_worker(session.config):
+        take_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
     if collected.samples:
         show_progress(session)

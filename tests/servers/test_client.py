@@ -395,6 +395,23 @@ def test_retry_after(header: str, wait_s: float) -> None:
     assert clock.sleeps == [wait_s]
 
 
+def test_a_long_wait_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    def limited(wait_s: int) -> bytes:
+        return reply({"error": {"message": "too many"}}, 429, f"retry-after: {wait_s}")
+
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        server.steps = [limited(3), limited(3600), limited(20), OK]
+        await client.post("/x", {})
+        server.steps = [limited(25), limited(30), OK]  # 20 s later
+        await client.post("/x", {})
+
+    talk(OK, ask=ask, clock=Clock())
+    assert [record.getMessage().partition("/v1: ")[2] for record in caplog.records] == [
+        "429: too many; Retry-After is 3,600 s, trying again in 120 s",
+        "429: too many; Retry-After is 20 s, trying again in 20 s",
+    ]
+
+
 def test_no_try_begins_after_ten_minutes() -> None:
     clock = Clock()
 

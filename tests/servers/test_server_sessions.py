@@ -377,3 +377,16 @@ def test_the_samples_of_a_model_that_stopped_are_unscored(llm_pytester: pytest.P
 
 def test_the_environment_is_left_as_it_was() -> None:
     assert "STUB_KEY" not in os.environ
+
+
+def test_a_long_wait_is_said_where_there_is_no_terminal(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """Once a minute in each process, however many requests wait; the controller has tested the server."""
+    llm_pytester.makeconftest("from pytest_llmeval.models.servers import client\nclient.LONGEST_RETRY_AFTER_S = 0.01\n")
+    suite = written_suite(llm_pytester, number=8)
+    with StubServer("vllm", instant=True, faults=["429:0.5"], retry_after="300") as stub:
+        result = llm_pytester.runpytest_subprocess(*workers, "--llm-model", stub.url, suite)
+    lines = [line for line in (*result.outlines, *result.errlines) if "Retry-After" in line]
+    assert 1 <= len(lines) <= (3 if "-n2" in workers else 1)
+    assert set(lines) == {
+        f"{stub.url}: 429: Rate limit reached for requests; Retry-After is 300 s, trying again in 0 s"
+    }

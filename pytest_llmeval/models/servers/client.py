@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import time
@@ -49,6 +50,8 @@ TOTAL_S: Final = 600.0
 """After so many seconds a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
+_LONG_WAIT_S, _BETWEEN_LINES_S = 10.0, 60.0
+"""A wait that a server asks for and that is said in the log, and how long it is not said again."""
 _MOST_GIVEN_UP = 32
 """After so many requests in a row that were given up after all tries, the server counts as ended."""
 _LONGEST_TEXT = 2000
@@ -57,6 +60,8 @@ _ANTHROPIC_VERSION = "2023-06-01"
 
 
 _T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
 
 
 class RequestRefused(RequestError):
@@ -141,6 +146,7 @@ class Client:
         self.num_connection_tries = NUM_TRIES
         """How often a host that does not answer is tried; less where others of its replicas do."""
         self._num_given_up = 0
+        self._told_at: float | None = None
         self._connections: Connections | None = None
         self._is_closed = False
 
@@ -298,8 +304,17 @@ class Client:
                 if is_last or (problem.reason == "no connection" and number >= self.num_connection_tries):
                     raise self._given_up(problem.error, number) from None
                 self.usage.num_retries[problem.reason] += 1
+                self._tell_of_wait(problem, delay_s)
             await self._sleep(delay_s)
         raise AssertionError(tries)
+
+    def _tell_of_wait(self, problem: _Passing, delay_s: float) -> None:
+        """Say in the log how long a server wants us to wait: from outside, a session that waits seems to hang."""
+        now = self._clock()
+        asked_s = problem.retry_after_s or 0.0
+        if asked_s >= _LONG_WAIT_S and (self._told_at is None or now - self._told_at >= _BETWEEN_LINES_S):
+            self._told_at = now
+            _log.warning("%s; Retry-After is %s s, trying again in %.0f s", problem.error, f"{asked_s:,.0f}", delay_s)
 
     def _delay_s(self, number: int, retry_after_s: float | None) -> float:
         if retry_after_s is not None:

@@ -1,1 +1,1 @@
-"""Figures of a report: the only folder that imports matplotlib."""
+"""Draws the figures of a report. This is the only folder that imports matplotlib."""

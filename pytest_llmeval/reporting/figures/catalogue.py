@@ -26,10 +26,10 @@ __all__ = [
 ]
 
 KINDS = ("forest", "differences", "agreement", "price", "reliability", "risk-coverage", "pass-at-k")
-"""What a figure can show, in the order in which figures come: those of all suites before those of each one."""
+"""The kinds of figures in their order: those about all suites before those about one."""
 
 MAX_FIGURES = 40
-"""Of a page or a document: each takes a tenth of a second or more."""
+"""The most figures of a page or a document. Each takes a tenth of a second or more."""
 
 _LOG = logging.getLogger("pytest_llmeval")
 
@@ -42,10 +42,10 @@ class FiguresUnavailable(LLMEvalError):
 
 
 class ReportFigures(Iterator[ReportFigure]):
-    """Figures, each drawn when it is asked for. One that cannot be drawn is left out, and costs no other.
+    """An iterator of figures that draws each when it is its turn. A figure that cannot be drawn is left out.
 
-    At the end, ``num_left_out`` counts those beyond the limit, and ``failed`` has a text for each that could not be
-    drawn: its name and why.
+    At the end, ``num_left_out`` counts the figures beyond the limit, and ``failed`` has a text for each figure that
+    could not be drawn: its name and why.
     """
 
     def __init__(self, planned: Iterable[PlannedFigure], limit: int | None = None) -> None:
@@ -68,7 +68,7 @@ class ReportFigures(Iterator[ReportFigure]):
         raise StopIteration
 
     def note_failure(self, name: str, error: Exception) -> None:
-        """Of a figure that could not be drawn, or, as matplotlib draws some parts late, not be written."""
+        """Note a figure that could not be drawn or, since matplotlib draws some parts late, not be written."""
         _LOG.error("the figure %s could not be drawn", name, exc_info=error)
         self.failed.append(f"{name} ({describe(error)})")
 
@@ -80,12 +80,12 @@ def figures_of(
     metrics: Collection[str] = (),
     limit: int | None = MAX_FIGURES,
 ) -> ReportFigures:
-    """The report's figures of these kinds, drawn one at a time, in the order of ``KINDS``; none where nothing fits.
+    """Return the report's figures of these kinds, drawn one at a time, in the order of ``KINDS``.
 
-    At most ``limit`` of them; None is all. ``metrics`` are those of the kinds forest, differences and price, without
-    any the main one of each suite. All intervals are the report's own; risk over coverage has Wilson's. The report's
-    records are read at most once, and only for the latter. Raises ``FiguresUnavailable``, and ``ReportError`` for
-    records that cannot be read.
+    There are at most ``limit`` figures; None is no limit. ``metrics`` choose what the kinds forest, differences and
+    price show, by default the main metric of each suite. All intervals are the report's own, but for risk over
+    coverage, which has Wilson's. Its records are read at most once, and only for that kind. Raise
+    ``FiguresUnavailable``, and ``ReportError`` for records that cannot be read.
     """
     return ReportFigures(planned_figures(report, kinds, metrics=metrics), limit)
 
@@ -93,7 +93,7 @@ def figures_of(
 def planned_figures(
     report: Report, kinds: Collection[str] = KINDS, *, metrics: Collection[str] = ()
 ) -> Iterator[PlannedFigure]:
-    """All that ``figures_of`` would draw, with their names."""
+    """Return everything that ``figures_of`` would draw, with the names."""
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise ValueError(f"there is no kind of figures {min(unknown)!r}; there are {', '.join(KINDS)}")
@@ -139,7 +139,9 @@ def _planned(shown: Shown, kinds: Collection[str]) -> Iterator[PlannedFigure]:
 
 
 def _of_kind(kind: str, planner: Callable[[Shown], Iterator[PlannedFigure]], shown: Shown) -> Iterator[PlannedFigure]:
-    """Where planning fails, a last one that fails as it is drawn: the other kinds go on."""
+    """Return the planned figures of one kind. If planning fails, the last one fails when it is drawn, so that the other
+    kinds go on.
+    """
     try:
         yield from planner(shown)
     except LLMEvalError:

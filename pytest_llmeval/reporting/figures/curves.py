@@ -1,4 +1,4 @@
-"""Risk over coverage, and pass@k over k: a line for each model."""
+"""Draws risk over coverage, and pass@k over k, with a line for each model."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _Line: TypeAlias = tuple[SuiteReport, str, Mapping[int, str]]
 
 _WIDTH, _LEFT, _SIDES, _BELOW = 5.6, 0.65, (4.7, 2.9), 0.5
 _MAX_POINTS = 400
-"""Of a line: more of them cannot be seen."""
+"""The most points of a line. More cannot be seen."""
 _MAX_WITH_INTERVALS = 3
-"""Lines whose intervals can be told apart."""
+"""The most lines whose intervals can be told apart."""
 _PASS = regex.compile(r"pass([@^])([1-9]\d{0,5})")
-"""Up to a million replies: a metric's name can have any number, and an axis cannot."""
+"""Matches k up to 999,999: a metric's name can hold any number, and an axis cannot."""
 _STYLES: Mapping[str, LineStyle] = {"@": "-", "^": ":"}
 
 
 def risk_coverage_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each suite with probabilities, how often answers are wrong of the samples that the model is most sure of,
-    after Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500).
+    """Draw for each suite with probabilities the share of wrong answers among the samples of highest confidence.
 
-    Reads the records once. Intervals are Wilson's, and none where samples are clustered: it is of independent ones.
+    After Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500). The records are read once. Intervals are Wilson's; there
+    are none for clustered samples, since Wilson's is for independent ones.
     """
     curves = risk_curves(shown.report)
     for suite_name, members in shown.by_name():
@@ -70,7 +70,7 @@ def _risk(shown: Shown, suite_name: str, found: Sequence[tuple[SuiteReport, Risk
 
 
 def _risk_text(shown: Shown, suite: SuiteReport, curve: RiskCoverage) -> str:
-    """With the risk at half of the samples and at all; where ties skip the half, at the first point beyond it."""
+    """Describe the risk at all samples and at half of them, or at the first point beyond the half if ties skip it."""
     model = f"{label(shown.model_of(suite))}: " if len(shown.series) > 1 else ""
     text = f"{model}AURC {number(curve.aurc)}, n {curve.n:,}"
     points = points_with_intervals(suite, curve)
@@ -115,7 +115,7 @@ def _risk_figure(shown: Shown, found: Sequence[tuple[SuiteReport, RiskCoverage]]
 
 
 def _thinned(points: Sequence[RiskPoint]) -> Sequence[RiskPoint]:
-    """Points about as far apart in coverage as can be seen, the first and the last among them."""
+    """Return points that are far enough apart in coverage to be seen, with the first and the last."""
     if len(points) <= _MAX_POINTS:
         return points
     kept = [points[0]]
@@ -126,7 +126,7 @@ def _thinned(points: Sequence[RiskPoint]) -> Sequence[RiskPoint]:
 
 
 def pass_at_k_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each suite with pass@k of several k (or pass^k): the share over k, with the report's intervals."""
+    """Draw for each suite with several pass@k (or pass^k) the share over k, with the report's intervals."""
     for suite_name, suites in shown.by_name():
         lines = [
             (suite, sign, found)
@@ -158,7 +158,7 @@ def _several_replies(shown: Shown, suite_name: str, lines: Sequence[_Line], name
 
 
 def _passes(suite: SuiteReport) -> Mapping[str, Mapping[int, str]]:
-    """The suite's metrics pass@k and pass^k, by sign and k."""
+    """Return the suite's metrics pass@k and pass^k, by sign and k."""
     found: dict[str, dict[int, str]] = {}
     for name, metric in suite.summary.metrics.items():
         if (match := _PASS.fullmatch(name)) is not None and finite(metric.value) is not None:
@@ -205,7 +205,7 @@ def _pass_figure(shown: Shown, lines: Sequence[_Line]) -> Figure:
 
 
 def _apart(ks: Sequence[int]) -> list[int]:
-    """Those whose numbers have room on a logarithmic axis."""
+    """Return the numbers that have room on a logarithmic axis."""
     kept: list[int] = []
     for k in ks:
         if not kept or k / kept[-1] >= (ks[-1] / ks[0]) ** 0.08:
@@ -218,5 +218,5 @@ def _series(shown: Shown, suite: SuiteReport) -> int:
 
 
 def _pass_series(shown: Shown, suite: SuiteReport, sign: str) -> int:
-    """Of a single model, pass^k has a colour of its own."""
+    """Return the series of a line. For a single model, pass^k has a colour of its own."""
     return _series(shown, suite) if len(shown.series) > 1 else int(sign == "^")

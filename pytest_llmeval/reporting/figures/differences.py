@@ -1,4 +1,4 @@
-"""Paired differences: models against the first, and this session against a baseline."""
+"""Draws paired differences: models against the first one, and this session against a baseline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["differences_figures"]
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one figure, by suite: of one metric, against one model or baseline, with one better side."""
+    """The rows of one figure, by suite, for one metric, one model or baseline to compare with, and one better side."""
 
     better: bool | None
     rows: dict[str, list[Mark]] = field(default_factory=dict)
@@ -38,10 +38,10 @@ class _Rows:
 
 
 def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """A figure for each metric of the comparisons of models, and of the gates against a baseline.
+    """Draw a figure for each metric of the comparisons of models, and of the gates against a baseline.
 
-    Differences of paired samples with their 95% intervals, after E. Miller (2024, arXiv:2411.00640). Right is better:
-    where a lower value is, differences are turned.
+    Each shows differences of paired samples with their 95% intervals, after E. Miller (2024, arXiv:2411.00640). Right
+    is better: if lower values are better, differences change their sign.
     """
     for (metric, first, _), found in _of_models(shown).items():
         if found.rows:
@@ -54,7 +54,7 @@ def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
 
 
 def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _Rows]:
-    """By metric, first model and better side, which suites can choose each for itself."""
+    """Return rows by metric, first model and better side, which each suite can choose for itself."""
     found: dict[tuple[str, str, bool | None], _Rows] = {}
     for one in shown.report.comparisons:
         suite = _suite_of(shown, one)
@@ -67,7 +67,7 @@ def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _Rows]:
 
 
 def _suite_of(shown: Shown, one: Comparison) -> SuiteReport | None:
-    """That of the second model: of reports side by side, each can have a suite of this name."""
+    """Return the second model's suite. Each of several reports can have a suite of this name."""
     suites = [suite for suite in shown.report.suites if suite.info.name == one.suite]
     return next((suite for suite in suites if one.second in suite.models), suites[0] if suites else None)
 
@@ -80,7 +80,7 @@ def _metrics(shown: Shown, suite: SuiteReport | None, compared: list[str]) -> li
 
 
 def _of_gates(shown: Shown) -> dict[tuple[str, bool], _Rows]:
-    """By metric and better side."""
+    """Return rows by metric and better side."""
     found: dict[tuple[str, bool], _Rows] = {}
     for gate in shown.report.gates:
         if (one := gate.regression) is not None and (not shown.metrics or one.metric in shown.metrics):

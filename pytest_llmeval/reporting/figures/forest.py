@@ -1,4 +1,4 @@
-"""Forest plots: the metrics of suites, and how far judges are trusted."""
+"""Draws forest plots: the metrics of suites, and how far judges can be trusted."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _OF_AGREEMENT = {
     "order_consistency": "same verdict in both orders",
     "order_kappa": "kappa of the orders",
 }
-"""What they are called in a figure, by the metric's name; see ``metrics/judged.py``."""
+"""The names of metrics of agreement in a figure; see ``metrics/judged.py``."""
 
 
 def forest_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each metric the suites, with the report's intervals. Skill has a line at chance."""
+    """Draw for each metric the suites, with the report's intervals. Skill has a line at chance."""
     for metric, suites in shown.by_metric().items():
         rows = [(label(name), [(suite, metric) for suite in members]) for name, members in suites.items()]
         found = definition(metric)
@@ -51,7 +51,7 @@ def forest_figures(shown: Shown) -> Iterator[PlannedFigure]:
 
 
 def agreement_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each judged suite how far its judges agree with people and with each other."""
+    """Draw for each judged suite how far its judges agree with people and with each other."""
     rows = [
         (f"{label(name, limit=24)}: {text}", [(suite, metric) for suite in members if _has(suite, metric)])
         for name, members in shown.by_name()
@@ -68,7 +68,7 @@ def agreement_figures(shown: Shown) -> Iterator[PlannedFigure]:
 
 
 def _metrics_of_agreement(suites: Sequence[SuiteReport]) -> dict[str, str]:
-    """Those that the suites have, of each of several judges too."""
+    """Return the metrics of agreement that the suites have, also of each of several judges."""
     found = {}
     for name in dict.fromkeys(name for suite in suites for name in suite.summary.metrics):
         for base, text in _OF_AGREEMENT.items():
@@ -94,7 +94,10 @@ def _figure(
     chance: tuple[float, str] | None,
     bounds: tuple[float, float],
 ) -> ReportFigure:
-    """A row for each label, with a mark for each suite and metric of it; ``texts`` are title, description and axis."""
+    """Return a figure with a row for each label, and a mark for each of its suites and metrics.
+
+    ``texts`` are title, description and axis.
+    """
     count, left_out = first_rows([(text, len(members)) for text, members in rows])
     title, described, what = texts
     models = {shown.model_of(suite) for _, members in rows for suite, _ in members}

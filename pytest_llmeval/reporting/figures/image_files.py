@@ -37,14 +37,14 @@ __all__ = [
 _SIZE, _LINE, _SIDE, _ABOVE, _BELOW = SIZE + 1.0, 0.19, 0.05, 0.04, 0.08
 """Points of the letters; inches of a line, and left and right of it, above and below all."""
 _LIMIT = 240
-"""Characters. Ours are shorter: the names in them have a limit."""
+"""The most characters of a title. Ours are shorter, since the names in them have a limit."""
 
 
 @contextmanager
 def drawing_to_write(figure: ReportFigure, *, has_title: bool, **settings: Any) -> Iterator[dict[str, Any]]:
-    """Settings with which ``savefig`` writes the figure, its title above it where it ``has_title``.
+    """Yield settings with which ``savefig`` writes the figure; with ``has_title`` its title stands above it.
 
-    The title's lines are no wider than the figure, which is afterwards as it was.
+    The title's lines are no wider than the figure. Afterwards the figure is as it was.
     """
     title: AbstractContextManager[dict[str, Any]] = _title(figure) if has_title else nullcontext({})
     with drawing(**settings), title as options:
@@ -68,7 +68,7 @@ def _title(figure: ReportFigure) -> Iterator[dict[str, Any]]:
 
 
 def _lines(text: str, width: float) -> list[str]:
-    """None wider than that: between words, and inside one that is."""
+    """Wrap a text to this width. Break words that are longer."""
     lines, line = [], ""
     for word in text.split():
         if Sheet.width_of([f"{line} {word}"], _SIZE) <= width:
@@ -84,14 +84,14 @@ def _lines(text: str, width: float) -> list[str]:
 
 
 def _num_fitting(word: str, width: float) -> int:
-    """How many of its characters, one at least."""
+    """Return how many characters of a text fit, at least one."""
     counts = range(1, len(word) + 1)
     return max(1, bisect_right(counts, width, key=lambda count: Sheet.width_of([word[:count]], _SIZE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Palette:
-    """What takes the place of the colours of texts, of what is said beside, and of lines behind the data."""
+    """Replacements for the colours of texts and axes, of notes, and of lines behind the data."""
 
     ink: str
     muted: str
@@ -116,10 +116,10 @@ _INHERITED: Mapping[str, str] = MappingProxyType(
 
 
 def svg_text(figure: ReportFigure, *, palette: Palette = INLINE, has_title: bool = False) -> str:
-    """One ``<svg …>…</svg>`` for a page, the same bytes each time; ids begin with the figure's name.
+    """Return one ``<svg …>…</svg>`` for a page, the same bytes each time; ids begin with the figure's name.
 
     Its texts are texts, in the page's own fonts. Colours of texts and axes follow ``--figure-ink``, ``--figure-muted``
-    and ``--figure-grid`` of the page's CSS where it sets them. Where it ``has_title``, that is drawn too: a page has a
+    and ``--figure-grid`` of the page's CSS if it sets them. With ``has_title`` the title is drawn too; a page has a
     caption instead.
     """
     root = ElementTree.fromstring(_drawn(figure, has_title=has_title))
@@ -137,7 +137,7 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE, has_title: bool
 
 
 def svg_document(figure: ReportFigure, *, palette: Palette = PRINT, comment: str = "", has_title: bool = True) -> str:
-    """A file of its own, ASCII, with the comment at its start."""
+    """Return an SVG file in ASCII with the comment at its start."""
     text = svg_text(figure, palette=palette, has_title=has_title).encode("ascii", "xmlcharrefreplace").decode("ascii")
     said = f"<!-- {comment} -->\n" if comment else ""
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{said}{text}\n'
@@ -157,7 +157,7 @@ def _replacements(palette: Palette) -> Mapping[str, str]:
 
 
 def _clean(node: ElementTree.Element, marks: Mapping[str, Mapping[str, str]], colours: Mapping[str, str]) -> None:
-    """Leave elements and attributes of plain SVG: what is used several times stands where it is used."""
+    """Keep only elements and attributes of plain SVG, and write shared elements out where they are used."""
     children = []
     for found in list(node):
         name = _local(found.tag)
@@ -177,7 +177,7 @@ def _clean(node: ElementTree.Element, marks: Mapping[str, Mapping[str, str]], co
 
 
 def _used(use: ElementTree.Element, marks: Mapping[str, Mapping[str, str]]) -> ElementTree.Element:
-    """The path that it refers to, in its place."""
+    """Return the path that a ``use`` element refers to, at its place."""
     path = marks[use.get(_LINK, "")]
     style = ";".join(filter(None, (path.get("style"), use.get("style"))))
     moved = f"translate({use.get('x', '0')} {use.get('y', '0')})"
@@ -185,7 +185,7 @@ def _used(use: ElementTree.Element, marks: Mapping[str, Mapping[str, str]]) -> E
 
 
 def _presentation(node: ElementTree.Element) -> Iterator[tuple[str, str]]:
-    """The declarations of a style as attributes; the page chooses the fonts."""
+    """Return the declarations of a style as attributes, without fonts, which the page chooses."""
     style = node.attrib.pop("style", "")
     for declaration in style.split(";"):
         name, colon, value = declaration.partition(":")
@@ -197,7 +197,7 @@ def _presentation(node: ElementTree.Element) -> Iterator[tuple[str, str]]:
 
 
 def _rename_ids(root: ElementTree.Element, name: str) -> None:
-    """Keep the ids that something refers to, under the figure's name."""
+    """Keep the ids that something refers to, and begin them with the figure's name."""
     used = {found for node in root.iter() for value in node.attrib.values() for found in _REFERENCE.findall(value)}
     ids = {old: f"{name}-part-{place}" for place, old in enumerate(sorted(used), start=1)}
     for node in root.iter():
@@ -220,8 +220,8 @@ def write_figure(
 ) -> None:
     """Write the figure in the form of the suffix: ``.svg``, ``.pdf`` or ``.png``, the same bytes each time.
 
-    Its title stands above it where it ``has_title``. PNG has 200 dots per inch on white; the others have no background.
-    SVG has the palette and the comment. Raises ``ReportError``.
+    With ``has_title`` the title stands above it. PNG has 200 dots per inch on white; the others have no background.
+    SVG has the palette and the comment. Raise ``ReportError``.
     """
     suffix = path.suffix.lower()
     if suffix == ".svg":
@@ -239,9 +239,9 @@ def write_figure(
 def write_pdf(
     figures: Iterable[ReportFigure], path: Path, *, title: str | None = None, has_titles: bool = True
 ) -> None:
-    """Write the figures, at least one, as the pages of a PDF, with its fonts as TrueType. Raises ``ReportError``.
+    """Write the figures, at least one, as the pages of a PDF, with its fonts as TrueType. Raise ``ReportError``.
 
-    Each is written before the next is drawn. ``title`` is that of the document.
+    Each figure is written before the next is drawn. ``title`` is the document's.
     """
     named = None if title is None else title.encode("ascii", "backslashreplace").decode("ascii")
     metadata = {"CreationDate": None, "Creator": None, "Producer": None, "Title": named}

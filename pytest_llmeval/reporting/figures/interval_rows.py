@@ -1,4 +1,4 @@
-"""Points with their intervals, one row below the other: the form of forest plots."""
+"""Draws points with their intervals in rows, the form of forest plots."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Mark", "MarkRow", "interval_rows", "limits_of"]
 _LINE, _GAP = 0.19, 0.09
 """Inches of a mark, and between rows."""
 _LOGARITHMIC = 50.0
-"""The largest value by the smallest, from which on the axis is."""
+"""The ratio of the largest value to the smallest from which on the axis is logarithmic."""
 _LABEL_GAP, _WIDTH, _LEAST_AXES, _BELOW = 0.1, 7.2, 2.7, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A value with its interval, both as the report has them; ``text`` stands right of it. ``series`` is its model's.
+    """A value with its interval, both from the report. ``text`` stands at its right; ``series`` is its model's.
 
-    ``low`` and ``high`` are None where there is no interval.
+    ``low`` and ``high`` are None if there is no interval.
     """
 
     series: int
@@ -36,7 +36,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRow:
-    """Marks that share the label at their left."""
+    """Marks that share the label at their left side."""
 
     label: str
     marks: Sequence[Mark]
@@ -53,11 +53,11 @@ def interval_rows(
     bounds: tuple[float, float] = (float("-inf"), float("inf")),
     is_whole: bool = False,
 ) -> Figure:
-    """The figure: ``what`` is on the axis, with a line at ``line_at``. ``sides`` say what left and right of it mean.
+    """Return the figure, with ``what`` on the axis and a line at ``line_at``; ``sides`` name its left and right.
 
-    The axis stays inside ``bounds``, beyond which the metric has no values; where it ``is_whole`` and these are finite,
-    it goes from one to the other, so that a small difference looks small. Otherwise it is logarithmic where positive
-    values are of different orders.
+    The axis stays inside ``bounds``, beyond which the metric has no values. With ``is_whole`` and finite bounds it goes
+    from one to the other, so that a small difference looks small. Otherwise it is logarithmic if positive values are of
+    different orders of magnitude.
     """
     left = Sheet.width_of([row.label for row in rows]) + _LABEL_GAP + 0.05
     right = Sheet.width_of([mark.text for row in rows for mark in row.marks]) + _LABEL_GAP + 0.05
@@ -109,7 +109,7 @@ def _draw_rows(axes: Axes, rows: Sequence[MarkRow]) -> None:
 
 
 def limits_of(values: Sequence[float], bounds: tuple[float, float], *, is_log: bool = False) -> tuple[float, float]:
-    """The ends of an axis that shows the values, with some room, inside ``bounds``."""
+    """Return the ends of an axis that shows the values, with some room, inside ``bounds``."""
     low, high = min(values), max(values)
     if is_log:
         return low / 1.3, high * 1.3

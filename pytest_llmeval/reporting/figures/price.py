@@ -1,4 +1,4 @@
-"""What an answer takes, and how good it is: a metric over cost, tokens or seconds."""
+"""Draws a metric over the cost, the tokens or the seconds of a sample."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ __all__ = [
 
 
 _HEIGHT = 0.095
-"""Inches of the digits of a text."""
+"""The height of a digit in inches."""
 _MARK = 0.045
-"""From the middle of a point's mark to its edge."""
+"""Inches from the middle of a point's mark to its edge."""
 _GAP, _RISE = 0.056, 0.07
 """From the middle of a point to the edge of its text, and to its middle."""
 _FURTHER = 0.09
-"""How much further a text can stand if there is no room at its point."""
+"""Inches by which a text is moved away if there is no room at its point."""
 _ROUNDING = 1e-9
 
 
@@ -61,7 +61,7 @@ class Box(NamedTuple):
     high: float
 
     def overlap(self, other: Box) -> float:
-        """The area that both have."""
+        """Return the area that both boxes share."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.high, other.high) - max(self.low, other.low)
         return width * height if width > 0 and height > 0 else 0.0
@@ -74,10 +74,10 @@ def places_beside(
     marks: Sequence[tuple[float, float]],
     inside: Box,
 ) -> list[tuple[float, float]]:
-    """For each point, from there to its text's left end and middle, all in inches.
+    """Return for each point the way to its text's left end and middle, all in inches.
 
-    A text of this width stands at the first place where it covers no text before it and no mark, and is ``inside``;
-    where there is none, at the one where it covers least.
+    A text of this width stands at the first place ``inside`` at which it covers no earlier text and no mark; if there
+    is none, at the place at which it covers least.
     """
     taken = [Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks]
     found = []
@@ -97,7 +97,7 @@ def places_beside(
 
 
 def _places(width: float) -> list[tuple[float, float]]:
-    """From a point to a text's left end and middle: right of it and left, then above and below, then further away."""
+    """Yield places of a text beside its point: right, left, above, below, then further away."""
     near = [(side, rise) for side in (_GAP, -_GAP - width) for rise in (_RISE, -_RISE, 0.0)]
     above = [(-width / 2, rise) for rise in (_RISE + _MARK, -_RISE - _MARK)]
     far = [(side, rise) for side in (_GAP, -_GAP - width, -width / 2) for rise in (_RISE + _FURTHER, -_RISE - _FURTHER)]
@@ -108,11 +108,11 @@ _LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.1
 _NEAR = 0.09, 0.08
 """Inches sideways and upwards within which points lie on each other."""
 _LEAST_IN_SECONDS = 0.1
-"""Of figures whose values are all smaller, the axis is in milliseconds."""
+"""If all values (s) are smaller, the axis is in milliseconds."""
 _LEAST_RATIO = 20.0
-"""Of the dearest to the cheapest, from which on the axis is logarithmic."""
+"""The ratio of the highest price to the lowest from which on the axis is logarithmic."""
 _MAX_DIGITS = 9
-"""After the point, of numbers on an axis that are written out."""
+"""The most digits after the point of a number that is written out."""
 _MAX_WRITTEN = 1e7
 
 
@@ -124,9 +124,9 @@ class _Point:
 
 
 def price_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each metric a figure of the suites' values over what a sample costs, one over its tokens, one over seconds.
+    """Draw for each metric the suites' values over the cost of a sample, over its tokens, and over its seconds.
 
-    Of suites for which that is known; nothing where it is known of one alone, as there is nothing to compare.
+    Suites for which that is unknown are left out. There is no figure of a single suite, since it compares nothing.
     """
     for metric, suites in shown.by_metric().items():
         members = [suite for own in suites.values() for suite in own]
@@ -176,7 +176,7 @@ def _tokens(used: PerSample) -> float | None:
 
 
 def _seconds(used: PerSample) -> float | None:
-    """Those of a function that calls no service say nothing."""
+    """Return the seconds of a sample. The time of a function that calls no service says nothing."""
     return used.seconds if used.num_counted or used.seconds >= LEAST_SECONDS_UNCOUNTED else None
 
 
@@ -184,7 +184,7 @@ _UNITS = {"cost": _cost, "tokens": _tokens, "seconds": _seconds}
 
 
 def _price(suite: SuiteReport, price_of: Callable[[PerSample], float | None]) -> float | None:
-    """What a sample of the suite takes; None where that is not known, or nothing."""
+    """Return what a sample of the suite takes, or None if that is unknown or nothing."""
     price = None if suite.per_sample is None else finite(price_of(suite.per_sample))
     return price if price is not None and price > 0 else None
 
@@ -218,7 +218,7 @@ def _figure(shown: Shown, metric: str, unit: str, points: Sequence[_Point], name
 
 
 def _number_points(axes: Axes, points: Sequence[tuple[int, float, float]]) -> None:
-    """Write the suites' numbers beside their points: of points that lie on each other beside the rightmost."""
+    """Write the suites' numbers beside their points; for points that lie on each other, beside the rightmost."""
     numbers: list[list[int]] = []
     anchors: list[tuple[float, float]] = []
     for number, price, value in sorted(points, key=lambda point: -point[1]):
@@ -252,19 +252,19 @@ def _number_points(axes: Axes, points: Sequence[tuple[int, float, float]]) -> No
 
 
 def _room(axes: Axes) -> Box:
-    """Inches of the sheet where numbers can stand: inside the axes, and a bit above and right of them."""
+    """Return the part of the sheet for numbers, in inches: inside the axes, and a bit above and right of them."""
     (left, low), (right, high) = axes.get_position().get_points() * axes.figure.get_size_inches()  # type: ignore[union-attr]
     return Box(float(left), float(low), float(right) + 0.2, float(high) + 0.15)
 
 
 def _inches(axes: Axes, price: float, value: float) -> tuple[float, float]:
-    """Where a point lies on the sheet."""
+    """Return the place of a point on the sheet, in inches."""
     x, y = axes.transData.transform((price, value)) / axes.figure.dpi
     return float(x), float(y)
 
 
 def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
-    """Prices from 0, or logarithmic where they differ a lot."""
+    """Draw the price axis from 0, or logarithmic if prices differ a lot."""
     prices = [point.price for point in points]
     if max(prices) / min(prices) > _LEAST_RATIO:
         axes.set_xscale("log")
@@ -282,9 +282,9 @@ def _draw_scales(axes: Axes, metric: str, points: Sequence[_Point]) -> None:
 
 
 class _Prices(Formatter):
-    """Numbers of an axis in one form: written out (``0.00002``, as a price is read), without a factor beside the axis.
+    """A formatter that writes all numbers of an axis in one form, without a factor beside the axis.
 
-    All are of the form ``2.5e-12`` where one has too many digits to be written out.
+    They are written out, as prices are read (``0.00002``), or as ``2.5e-12`` if one has too many digits for that.
     """
 
     _form = "{:g}"
@@ -301,7 +301,7 @@ class _Prices(Formatter):
 
 
 def _form_of(values: Sequence[float]) -> str:
-    """How all of the numbers are written with as many digits as they have."""
+    """Return the format that writes all of the numbers with as many digits as they have."""
     if all(abs(value) < _MAX_WRITTEN for value in values):
         for digits in range(_MAX_DIGITS + 1):
             if all(math.isclose(round(value, digits), value, rel_tol=1e-6) for value in values):

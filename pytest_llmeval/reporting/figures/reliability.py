@@ -1,4 +1,4 @@
-"""Reliability diagrams: whether what a model calls 80% likely is right in 80% of the cases."""
+"""Draws reliability diagrams: whether answers that a model calls 80% likely are right in 80% of the cases."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _KEY: Key = (("accuracy", 0, "bar"), ("gap between accuracy and mean confidence"
 
 
 def reliability_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """For each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
+    """Draw for each suite with probabilities a diagram of each model, after C. Guo et al. (2017, arXiv:1706.04599).
 
-    Bars are the accuracy of the samples of a bin of confidence. The frames reach from there to the bin's mean
-    confidence: their heights, weighted by the counts below, are the expected calibration error. Where one lies in its
-    bar, a line is the bar's end.
+    A bar is the accuracy of the samples in a bin of confidence. A frame reaches from there to the bin's mean
+    confidence: the heights of the frames, weighted by the counts below, sum to the expected calibration error. A line
+    marks a bar's end where the frame covers it.
     """
     for suite_name, suites in shown.by_name():
         if members := [suite for suite in suites if _bins(suite)]:
@@ -66,7 +66,7 @@ def _diagrams(shown: Shown, suite_name: str, members: Sequence[SuiteReport], nam
 
 
 def _bins(suite: SuiteReport) -> list[tuple[ReliabilityBin, float, float]]:
-    """The bins that hold samples, each with its accuracy and its mean confidence."""
+    """Return the bins that hold samples, each with its accuracy and its mean confidence."""
     found = []
     for one in suite.reliability or ():
         accuracy, confidence, edges = finite(one.accuracy), finite(one.confidence), (finite(one.low), finite(one.high))

@@ -38,10 +38,10 @@ _MAX_NAME = 60
 class ReportFigure:
     """A drawn figure. ``kind`` is one of ``KINDS``.
 
-    ``name`` is unique in its report, of ``a-z``, ``0-9`` and ``-``, and safe as the name of a file. ``title`` is what a
-    reader sees above the figure, which has none of its own: a page's caption, or written above it in a file.
-    ``description`` says in one or two sentences what it shows, with the main numbers: the alternative text. Both are
-    plain text: what writes them into a page escapes them. ``num_suites`` are compared by price in it.
+    ``name`` is unique in its report, made of ``a-z``, ``0-9`` and ``-``, and safe as a file's name. ``title`` stands
+    above the figure in a file, and in the caption of a page. ``description`` is the alternative text: it says in one or
+    two sentences what the figure shows, with the main numbers. Both are plain text, which a page has to escape.
+    ``num_suites`` are compared by price.
     """
 
     kind: str
@@ -64,13 +64,13 @@ class PlannedFigure:
 
 
 class FigureNames:
-    """Gives every figure of a report a name of its own."""
+    """A source of unique names for the figures of a report."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def new(self, *parts: str) -> str:
-        """``reliability-capitals``; with a number where that is taken."""
+        """Return a name such as ``reliability-capitals``, with a number if that is taken."""
         name = "-".join(filter(None, map(_slug, parts)))[:_MAX_NAME].strip("-")
         number, candidate = 1, name
         while candidate in self._taken:
@@ -81,19 +81,19 @@ class FigureNames:
 
 
 def _slug(text: str) -> str:
-    """Letters without their accents and digits; what stands between them is a dash."""
+    """Return letters without accents, and digits; everything between them becomes a dash."""
     text = text.replace("@", " at ").replace("^", " hat ")
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     return re.sub(r"[^a-z0-9]+", "-", ascii_text.lower()).strip("-")
 
 
 MAX_ROWS = 60
-"""Of a figure."""
+"""The most rows of a figure."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """A report, and what its figures have in common. ``metrics`` are those that were asked for, if any."""
+    """A report that is drawn; ``metrics`` are the ones that were asked for, if any."""
 
     report: Report
     metrics: Collection[str] = ()
@@ -108,28 +108,29 @@ class Shown:
             self.series.setdefault(self.model_of(suite), len(self.series))
 
     def model_of(self, suite: SuiteReport) -> str:
-        """What the model, or the mixture of models, that answered the suite is called."""
+        """Return the name of the model, or of the models, that answered the suite."""
         return ", ".join(self.short.get(model, model) for model in suite.models)
 
     def series_of(self, model: str | None) -> int:
-        """The place of one model of the report among the series; 0 where it is not known."""
+        """Return the series of a model of the report; 0 if it is not known."""
         return self.series.get(self.short.get(model or "", model or ""), 0)
 
     def key_of(self, models: Collection[str]) -> Key:
-        """The key of a figure with these models; none of a single one in a report of a single one."""
+        """Return the key of a figure with these models; none if figure and report have a single model."""
         found = [name for name in self.series if name in models]
         return [(label(name), self.series[name], "") for name in found] if len(self.series) > 1 else []
 
     def by_name(self) -> Iterator[tuple[str, list[SuiteReport]]]:
-        """The suites, each with its reports on all models."""
+        """Return the suites by name, each with its reports on all models."""
         found: dict[str, list[SuiteReport]] = {}
         for suite in self.report.suites:
             found.setdefault(suite.info.name, []).append(suite)
         yield from found.items()
 
     def metrics_of(self, suite: SuiteReport) -> list[str]:
-        """Those that were asked for and that the suite has; else the main one: the suite's own choice, or what a table
-        shows first.
+        """Return the metrics that were asked for and that the suite has, else its main one.
+
+        The main metric is the suite's own choice, or the one that a table shows first.
         """
         found = suite.summary.metrics
         if self.metrics:
@@ -139,7 +140,7 @@ class Shown:
         return names[:1]
 
     def by_metric(self) -> dict[str, dict[str, list[SuiteReport]]]:
-        """The suites by metric and name, of those that have a value of it."""
+        """Return the suites that have a value of a metric, by metric and name."""
         found: dict[str, dict[str, list[SuiteReport]]] = {}
         for suite in self.report.suites:
             for metric in self.metrics_of(suite):
@@ -149,19 +150,19 @@ class Shown:
 
 
 def ends_of(metric: Metric) -> tuple[float | None, float | None]:
-    """The interval as the report has it; (None, None) where a table shows none."""
+    """Return the report's interval, or (None, None) if tables show none."""
     ends = (finite(metric.ci_low), finite(metric.ci_high))
     return ends if None not in ends and why_no_interval(metric) is None else (None, None)
 
 
 def metric_text(metric: Metric) -> str:
-    """``0.944 [0.866, 0.978]``"""
+    """Return a text such as ``0.944 [0.866, 0.978]``."""
     value = finite(metric.value)
     return "no value" if value is None else with_interval(value, *ends_of(metric))
 
 
 def direction(metric: str, suite: SuiteReport | None) -> bool | None:
-    """Whether a higher value of the suite's metric is better; None where that is not known."""
+    """Tell whether a higher value of the suite's metric is better; None if that is unknown."""
     if suite is None:
         return definition(metric).higher_is_better
     if metric == suite.info.primary_metric and suite.info.higher_is_better is not None:
@@ -170,7 +171,7 @@ def direction(metric: str, suite: SuiteReport | None) -> bool | None:
 
 
 def first_rows(rows: Sequence[tuple[str, int]]) -> tuple[int, str]:
-    """How many of the rows, each with its number of lines, a figure has; and what to say of the others."""
+    """Return how many of the rows, each with its number of lines, fit a figure, and a note on the others."""
     lines = 0
     for place, (_, count) in enumerate(rows):
         lines += count

@@ -1,4 +1,4 @@
-"""What all figures have in common: colours, markers, texts, and a sheet that is laid out in inches."""
+"""Colours, markers and texts of all figures, and a sheet that is laid out in inches."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ No data has these colours: ``image_files.py`` replaces them.
 """
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c46c9c", "#a67c00", "#767676", "#8c6bb1")
-"""After M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a contrast of 3 or
+"""From M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a contrast of 3 or
 more both on white and on #15171c."""
 _MARKERS = "osD^vPXph"
-"""As many as make no common multiple with the colours below 63 models."""
+"""Their number has no common factor with the number of colours, so that 63 models look different."""
 
 SIZE = 9.0
-"""Points of the texts."""
+"""The size of texts in points."""
 
 LineStyle: TypeAlias = Literal["", "-", ":"]
 Swatch: TypeAlias = Literal["bar", "frame"]
-"""What stands for a series of areas: a filled one, or one as ``frame_of`` draws it."""
+"""The mark of a series of areas in a key: a filled area, or one drawn by ``frame_of``."""
 Key: TypeAlias = Sequence[tuple[str, int, LineStyle | Swatch]]
-"""What a figure names at its top: texts, their series, and the styles of their lines or areas."""
+"""The key at a figure's top: texts, their series, and the styles of their lines or areas."""
 
 _MAX_LABEL = 40
 _LARGEST = 1e100
-"""Numbers beyond it are drawn nowhere: sums of them have no float."""
+"""Larger numbers are not drawn, since sums of them overflow."""
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
 _SETTINGS: dict[str, Any] = {
@@ -87,9 +87,9 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """The settings with which figures are made and written, whatever the user's own ones are.
+    """Yield the settings with which figures are made and written, whatever the user's own settings are.
 
-    Labels are texts of users: characters that the font lacks are no warning.
+    Labels hold users' texts, so a character that the font lacks is no warning.
     """
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*Glyph .* missing from")
@@ -105,7 +105,7 @@ def colour_of(series: int) -> str:
 
 
 def frame_of(series: int) -> dict[str, Any]:
-    """An outlined area that looks the same on whatever is below it, a bar of another series or the page."""
+    """Return an outlined area that looks the same on a bar of another series and on the page."""
     colour = colour_of(series)
     pale = "#" + "".join(f"{255 - (255 - int(colour[start : start + 2], 16)) * 2 // 5:02x}" for start in (1, 3, 5))
     return {"facecolor": pale, "edgecolor": colour, "linewidth": 0.9}
@@ -116,7 +116,7 @@ def marker_of(series: int) -> str:
 
 
 def label(text: str, *, limit: int = _MAX_LABEL) -> str:
-    """A text of a user as a figure shows it: one line without controls, a long one without its middle."""
+    """Return a user's text in one line without control characters, and without the middle if it is long."""
     shown = _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
     if len(shown) <= limit:
         return shown or "(no name)"
@@ -125,19 +125,19 @@ def label(text: str, *, limit: int = _MAX_LABEL) -> str:
 
 
 def listed(texts: Sequence[str], *, most: int = 6) -> str:
-    """The first of the texts, for a description."""
+    """Return the first of the texts, for a description."""
     more = f"; and {len(texts) - most} more" if len(texts) > most else ""
     return f"{'; '.join(texts[:most])}{more}"
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None for one that cannot be drawn."""
+    """Return the value, or None if it cannot be drawn."""
     return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
 
 
 @lru_cache(maxsize=2048)
 def _inches(text: str, size: float) -> float:
-    """The width of a text in DejaVu Sans, which is wider than the fonts that a browser takes in its place."""
+    """Return the width of a text in DejaVu Sans, which is wider than the fonts that browsers use instead."""
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return float(width) / 72 + wide * 0.5 * size / 72
@@ -145,15 +145,12 @@ def _inches(text: str, size: float) -> float:
 
 _KEY_GAP, _KEY_LINE, _MARKER_ROOM = 0.22, 0.2, 0.2
 _SWATCH = 0.13, 0.1
-"""Its width and height."""
+"""Width and height of a mark in a key, in inches."""
 
 
 @dataclass(slots=True)
 class Sheet:
-    """A figure whose parts are placed in inches, from its left and from its top.
-
-    ``key`` is named in its first lines.
-    """
+    """A figure whose parts are placed in inches from its left and its top. Its first lines show ``key``."""
 
     width: float
     key: Key = ()
@@ -176,11 +173,11 @@ class Sheet:
 
     @staticmethod
     def width_of(texts: Sequence[str], size: float = SIZE) -> float:
-        """Of the widest of the texts, in inches."""
+        """Return the width of the widest text, in inches."""
         return max((_inches(text, size) for text in texts), default=0.0)
 
     def begin(self, height: float) -> None:
-        """Make the figure, so high, with its key at the top."""
+        """Make the figure with this height and its key at the top."""
         self.figure = Figure(figsize=(self.width, height))
         for place, line in enumerate(self._lines):
             y = 1 - (place + 0.5) * _KEY_LINE / height
