@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome
 from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRuleError, GivenGate
 from pytest_llmeval.text.wording import quoted
@@ -127,3 +128,13 @@ class Selection:
     is_whole: bool = False
     absent: Sequence[SuiteInfo] = ()
     has_model: bool = True
+
+    @classmethod
+    def of(cls, report: Report) -> Selection:
+        """Return what a report says of itself."""
+        selected, is_short = report.selected, any(suite.is_selection for suite in report.suites)
+        return cls(
+            is_partial=bool(selected.by) or is_short,
+            is_by_outcome=selected.is_by_outcome
+            and (is_short or any(suite.info.num_samples is None for suite in report.suites)),
+        )

@@ -52,6 +52,6 @@ def decide_saved(report: Report, options: GateOptions, baseline: Report | None =
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    is_partial = bool({"limit", "shard"} & report.options.keys()) or any(suite.is_selection for suite in report.suites)
+    selection = Selection.of(report)
     with without_collection():
-        return decide(report, options, baseline=baseline, selection=Selection(is_partial=is_partial))
+        return decide(report, options, baseline=baseline, selection=selection)

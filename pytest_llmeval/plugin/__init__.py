@@ -19,7 +19,13 @@ from pytest_llmeval.plugin.models.fixtures import llm_device, llm_embedder, llm_
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
-from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, num_deselected_key, recorder_key
+from pytest_llmeval.plugin.stash import (
+    NUM_DESELECTED,
+    collected_suites_key,
+    lasting_objects_key,
+    num_deselected_key,
+    recorder_key,
+)
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder
@@ -120,6 +126,9 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     if items:
         stash = items[0].config.stash
         stash[num_deselected_key] = stash.get(num_deselected_key, 0) + len(items)
+        output = getattr(items[0].config, "workeroutput", None)
+        if output is not None:  # for the controller, which collects nothing, and hears else of suites alone
+            output[NUM_DESELECTED] = stash[num_deselected_key]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODEL_STOPPED",
+    "NUM_DESELECTED",
     "SampleKey",
     "collected_suites_key",
     "has_broken_suite_key",
@@ -62,6 +63,9 @@ lasting_objects_key: pytest.StashKey[LastingObjects] = pytest.StashKey()
 
 process_key = pytest.StashKey[int]()
 """The process that pytest was configured in."""
+
+NUM_DESELECTED = "llmeval_num_deselected"
+"""In what a worker of pytest-xdist puts out: its ``num_deselected_key``."""
 
 num_deselected_key = pytest.StashKey[int]()
 """How many tests were collected and left out, by whatever option."""

@@ -69,10 +69,11 @@ def report(
     stopped: str | None = None,
     problems: Sequence[str] = (),
     definitions: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Report:
     """A session of these suites; ``definitions`` replaces what it says of its metrics."""
     models = list(dict.fromkeys(model for one in suites for model in one.suite.models))
-    options: dict[str, JSON] = {"model": list(models)}
+    options: dict[str, JSON] = {"model": list(models), **more.pop("options", {})}
     reports = tuple(one.suite for one in suites)
     return Report(
         created="2026-01-01T00:00:00+00:00",
@@ -86,6 +87,7 @@ def report(
         stopped=stopped,
         problems=tuple(problems),
         definitions=definitions_of(reports) if definitions is None else definitions,
+        **more,
     )
 
 

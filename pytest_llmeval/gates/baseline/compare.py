@@ -20,6 +20,7 @@ from pytest_llmeval.gates.baseline.sample_pairs import (
     Pairing,
     Refusal,
     SamplePairs,
+    Undecided,
     kept_records,
     num_unscored,
     pair_samples,
@@ -74,8 +75,9 @@ def compare_reports(
         num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
         allow_unscored=options.allow_unscored,
         require=options.require,
+        before=baseline,
     )
-    results = _decided(list(_tests(plans_of, plans, pairing)), settings, undecided)
+    results = _decided(list(_tests(plans_of, plans, pairing, undecided)), settings, undecided)
     results += plans_of.suites_that_did_not_run(selection, undecided)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
@@ -132,7 +134,9 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
         )
 
 
-def _tests(plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing) -> Iterator[GateResult | _Test]:
+def _tests(
+    plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing, undecided: GateOutcome
+) -> Iterator[GateResult | _Test]:
     """Each suite's results, and the tests that are still to be made."""
     models_before, models_now = plans_of.models_before, plans_of.models_now
     first = kept_records(plans_of.baseline, _needed(plans, models_before, of_baseline=True))
@@ -141,15 +145,14 @@ def _tests(plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing) -> Ite
         if plan.result is not None:
             yield plan.result
         elif plan.before is not None:
+            own_first = first[group_of_suite(plan.before, models_before)]
             own_second = second[group_of_suite(plan.after, models_now)]
+            pair = pair_with_ties if plan.is_judged else pair_samples
             try:
-                if plan.is_judged:
-                    pairs = pair_with_ties(plan.after, own_second, pairing)
-                else:
-                    own_first = first[group_of_suite(plan.before, models_before)]
-                    pairs = pair_samples(plan.before, plan.after, own_first, own_second, pairing)
-            except Refusal as refusal:
-                yield plans_of.result(plan.after, plan.metrics[0].name, "failed", str(refusal), notes=plan.notes)
+                pairs = pair(plan.before, plan.after, own_first, own_second, pairing)
+            except (Refusal, Undecided) as error:
+                outcome = undecided if isinstance(error, Undecided) else "failed"
+                yield plans_of.result(plan.after, plan.metrics[0].name, outcome, str(error), notes=plan.notes)
             else:
                 yield from (_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics)
 
@@ -159,8 +162,10 @@ def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool
     needed: dict[Group, set[str]] = {}
     for plan in plans:
         suite = plan.before if of_baseline else plan.after
-        if plan.before is not None and suite is not None and not (of_baseline and plan.is_judged):
-            names = set[str]().union(*(needed_values(metric.name) for metric in plan.metrics))
+        if plan.before is not None and suite is not None:
+            names = set[str]()
+            if not (of_baseline and plan.is_judged):
+                names = names.union(*(needed_values(metric.name) for metric in plan.metrics))
             needed.setdefault(group_of_suite(suite, models), set()).update(names)
     return needed
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
@@ -18,7 +18,7 @@ from pytest_llmeval.types import JSON, Status
 
 __all__ = [
     *("JUDGED_METRIC", "Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored"),
-    *("pair_samples", "pair_with_ties"),
+    *("Undecided", "pair_samples", "pair_with_ties"),
 ]
 
 JUDGED_METRIC = "win_rate"
@@ -39,6 +39,10 @@ class Refusal(Exception):
     """Two suites that are not compared. The message says what differs, or what is missing."""
 
 
+class Undecided(Exception):
+    """Two suites whose comparison would say nothing of the model. The message says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
     """How samples are paired: ``compare`` all of a suite or only what is the same in both.
@@ -46,7 +50,7 @@ class Pairing:
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
     ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
     ``allow_unscored`` is how many of each are left out and reported, not refused. ``require``: a selection of a suite
-    is refused.
+    is refused. ``before`` is the baseline, whose own selection is no evidence of what it left out.
     """
 
     compare: Literal["all", "common"]
@@ -55,6 +59,7 @@ class Pairing:
     num_unscored_before: int
     allow_unscored: int
     require: bool
+    before: Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,7 @@ def pair_samples(
     second: Mapping[str, Kept],
     pairing: Pairing,
 ) -> SamplePairs:
-    """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal``."""
+    """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal`` and ``Undecided``."""
     notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
     if before.info.judge != after.info.judge:
         raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}")
@@ -151,6 +156,7 @@ def pair_samples(
         notes.append(f"the suite differs from the baseline's: {len(agree):,} of {num_all:,} samples did not change")
         both = agree
     notes += _selection(after, first, second, pairing, is_same=is_same)
+    notes += _selection_before(before, first, second, pairing)
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
@@ -169,10 +175,12 @@ def _has_other_label(before: Kept, after: Kept) -> bool:
     return None not in labels and labels[0] != labels[1]
 
 
-def pair_with_ties(after: SuiteReport, second: Mapping[str, Kept], pairing: Pairing) -> SamplePairs:
+def pair_with_ties(
+    before: SuiteReport, after: SuiteReport, earlier: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
+) -> SamplePairs:
     """Pair the samples of a suite whose scorer compared each reply with the baseline's with what a tie is worth.
 
-    The baseline's own replies, compared with themselves, are ties. Raises ``Refusal``.
+    The baseline's own replies (``earlier``), compared with themselves, are ties. Raises ``Refusal`` and ``Undecided``.
     """
     first = {
         sample_id: RecordPart(
@@ -186,6 +194,7 @@ def pair_with_ties(after: SuiteReport, second: Mapping[str, Kept], pairing: Pair
         for sample_id, kept in second.items()
     }
     notes = [*_unscored(after, pairing), *_selection(after, first, second, pairing, is_same=True)]
+    notes += _selection_before(before, earlier, second, pairing)
     scored = [sample_id for sample_id, kept in second.items() if _is_scored(kept)]
     if not scored:
         raise Refusal("no sample was scored")
@@ -282,6 +291,34 @@ def _selection(
     if pairing.require:
         raise Refusal(f"{selection}, and --llm-require-gates requires all")
     return [selection]
+
+
+def _selection_before(
+    before: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
+) -> Sequence[str]:
+    """The notes where the baseline has not all of the suite; ``Undecided`` where this run has not the same of it."""
+    report, num_samples = pairing.before, before.info.num_samples
+    selected = report.selected
+    ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
+    if len(first) >= num_samples if num_samples is not None else not ways:
+        return ()
+    if before.num_skipped:
+        ways.append(f"{before.num_skipped:,} skipped")
+    if not ways and report.schema < SCHEMA_VERSION:
+        ways.append(f"its report is of schema {report.schema}, which does not say by what")
+    of = counted(len(first)) if num_samples is None else f"{len(first):,} of {counted(num_samples)}"
+    by = f" ({', '.join(ways)})" if ways else ""
+    found = f"the baseline is a selection, {of}{by}"
+    if selected.is_by_outcome:
+        raise Undecided(
+            f"{found}: samples that were selected because they were wrong cannot become worse; make it of the whole "
+            "suite"
+        )
+    if first.keys() != second.keys():
+        raise Undecided(
+            f"{found}, and this run is not the same one: make it of the whole suite, or run the same selection"
+        )
+    return [f"{found}; this run is the same one"]
 
 
 def _what_differs(

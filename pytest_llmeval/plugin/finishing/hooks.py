@@ -11,6 +11,7 @@ import pytest
 from pytest_llmeval.plugin.options.settings import given_key, given_rules, settings_key, was_given
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.stash import (
+    NUM_DESELECTED,
     collected_suites_key,
     has_broken_suite_key,
     has_collected_key,
@@ -136,6 +137,8 @@ class Reporting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         output = getattr(node, "workeroutput", {})
+        if NUM_DESELECTED in output:
+            self._config.stash[num_deselected_key] = output[NUM_DESELECTED]
         if "llmeval_handed_over" in output:
             from pytest_llmeval.plugin.running.hand_over import from_worker
 

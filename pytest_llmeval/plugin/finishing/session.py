@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.plugin.collection.last_failed import is_misread
+from pytest_llmeval.plugin.finishing.gate_selection import selected_of
 from pytest_llmeval.plugin.finishing.gathered import Gathered
 from pytest_llmeval.plugin.finishing.report_writer import ReportWriter
 from pytest_llmeval.plugin.finishing.sample_texts import shows_texts, write_texts
@@ -354,6 +355,7 @@ class LLMSession:
             self.fail(session)
         self.report = dataclasses.replace(
             report,
+            selection=selected_of(self._config, report.suites),
             models=models,
             judges=judges,
             exit_code=int(session.exitstatus),

@@ -39,7 +39,7 @@ from pytest_llmeval.reporting.report.merge_checks import (
 )
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.recount import fitting
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
+from pytest_llmeval.reporting.report.report import Report, Selected, SuiteReport, use_of_model
 from pytest_llmeval.reporting.report.served import mixtures
 from pytest_llmeval.types import JSON, ServerUse
 
@@ -117,6 +117,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         collected=_merged_names(report.collected for report in reports),
         num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
         exit_code=_OK,
+        selection=_merged_selection(reports, shards),
         suites=(),
         records=ChainedRecords([report.records for report in reports]),
         stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
@@ -222,6 +223,17 @@ def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[st
     if shards is not None and shards.missing:
         options["shard"] = list[JSON](shards.texts())
     return options
+
+
+def _merged_selection(reports: Sequence[Report], shards: Shards | None) -> Selected:
+    """What left tests out of some part; shards only where some are missing: all of them together leave out nothing."""
+    by = dict.fromkeys(one for report in reports for one in report.selected.by if not one.startswith(_BY_SHARD))
+    if shards is not None and shards.missing:
+        by[f"{_BY_SHARD}{', '.join(shards.texts())}"] = None
+    return Selected(by=tuple(by), is_by_outcome=any(report.selected.is_by_outcome for report in reports))
+
+
+_BY_SHARD = "--llm-shard "
 
 
 def _sum_of_known(counts: Iterable[int | None]) -> int | None:

@@ -28,6 +28,7 @@ __all__ = [
     "PerSample",
     "Phases",
     "Report",
+    "Selected",
     "StoreUse",
     "SuiteReport",
     "Summary",
@@ -232,6 +233,17 @@ def _joined(separator: str, *texts: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The selection that a session ran: options, as they were given, and hooks ``by`` which tests were left out.
+
+    None of them where nothing was left out. ``is_by_outcome``: tests were chosen by how they had come out before.
+    """
+
+    by: tuple[str, ...] = ()
+    is_by_outcome: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The whole session.
 
@@ -239,12 +251,12 @@ class Report:
     of them were to run or not; None where that was not recorded. ``num_failed_tests`` counts tests that failed where
     no record says why (it is unscored, or wrong under ``--llm-strict``): hand-written ones, and samples with a fixture
     that failed after the score; gates and what could not be collected are not among them; None where that was not
-    recorded. ``stopped`` says why it ended early; ``problems`` are
-    what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for; those of a
-    session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when it was
-    made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are the
-    models behind servers that scorers asked: ``role``, ``name`` and ``use``. ``store`` is None for a session without
-    one.
+    recorded. ``selection`` says what was left out, and by what; see ``selected``. ``stopped`` says why it ended early;
+    ``problems`` are what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for;
+    those of a session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when
+    it was made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are
+    the models behind servers that scorers asked: ``role``, ``name`` and ``use``. ``store`` is None for a session
+    without one.
     """
 
     schema: int = SCHEMA_VERSION
@@ -252,6 +264,7 @@ class Report:
     seconds: float
     exit_code: int
     num_failed_tests: int | None = None
+    selection: Selected = Selected()
     stopped: str | None = None
     problems: tuple[str, ...] = ()
     environment: Mapping[str, JSON]
@@ -272,6 +285,13 @@ class Report:
         return {suite.info.name: suite.info.better for suite in self.suites}
 
     @property
+    def selected(self) -> Selected:
+        """``selection``; of a report of an earlier schema, which has none, what its options say."""
+        if self.schema >= _SINCE_SELECTION:
+            return self.selection
+        return Selected(by=tuple(f"--llm-{name} {self.options[name]}" for name in _SELECT if name in self.options))
+
+    @property
     def suite_names(self) -> tuple[str, ...]:
         """Its suites, each once."""
         return tuple(dict.fromkeys(suite.info.name for suite in self.suites))
@@ -280,6 +300,11 @@ class Report:
     def model_names(self) -> tuple[str, ...]:
         """The models that answered its suites, each once."""
         return tuple(dict.fromkeys(model for suite in self.suites for model in suite.models))
+
+
+_SINCE_SELECTION = 3
+_SELECT = ("limit", "shard")
+"""Options of ours that leave tests out."""
 
 
 def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:

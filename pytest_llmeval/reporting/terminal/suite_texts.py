@@ -21,6 +21,7 @@ __all__ = [
     "mean_texts",
     "named",
     "reasons_text",
+    "selection_text",
     "short_model_names",
     "suite_name",
     "suite_row",
@@ -50,6 +51,12 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
 def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
     num_samples = suite.info.num_samples if suite.is_selection else None
     return Row(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
+
+
+def selection_text(report: Report) -> str | None:
+    """Return what was left out of the session, and by what; None where nothing was."""
+    by = ", ".join(report.selected.by)
+    return f"a selection ({by}): these numbers cover only what was selected" if by else None
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:

@@ -30,6 +30,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
     count_texts,
     mean_texts,
+    selection_text,
     short_model_names,
     suite_name,
     suite_row,
@@ -193,6 +194,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     yield from _unscored(report)
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
+    if (selection := selection_text(report)) is not None:
+        yield printable(selection)
     if report.stopped:
         yield f"stopped early ({printable(report.stopped)}): these numbers cover only what had run"
     if timing := [*speed_lines(report), *latency_lines(report.suites, names, width=width)]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.terminal.gate_lines import gate_name
+from pytest_llmeval.reporting.terminal.suite_texts import selection_text
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["Verdict", "problem_texts", "verdict"]
@@ -81,6 +82,8 @@ def _counted(count: int, what: str) -> str:
 
 def problem_texts(report: Report) -> Iterator[str]:
     """What makes the numbers incomplete."""
+    if (selection := selection_text(report)) is not None:
+        yield printable(selection)
     if report.stopped:
         yield printable(f"stopped early ({report.stopped}): these numbers cover only what had run")
     yield from map(printable, report.problems)

@@ -30,6 +30,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
     count_texts,
     mean_texts,
     named,
+    selection_text,
     short_model_names,
     suite_name,
     suite_row,
@@ -137,6 +138,9 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
     yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
+    if (selection := selection_text(report)) is not None:
+        yield f"{markdown_text(f'{selection[0].upper()}{selection[1:]}')}."
+        yield ""
     if report.stopped:
         yield f"Stopped early ({markdown_text(report.stopped)}): these numbers cover only what had run."
         yield ""
