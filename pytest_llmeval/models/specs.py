@@ -12,6 +12,7 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
 from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.text.model_names import without_arguments
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, Role, ServerUse
@@ -35,8 +36,9 @@ _SECRET = frozenset(
 class ModelSpec:
     """A model as the user named it.
 
-    ``name`` is the text that the user gave, without secrets, and the key of the model's records. ``location`` says
-    which model of its kind it is: a folder, a file, ``module:name``. ``arguments`` are what stands after ``?``.
+    ``name`` is the text that the user gave, without secrets and without arguments that decide no reply, and the key of
+    the model's records. ``location`` says which model of its kind it is: a folder, a file, ``module:name``.
+    ``arguments`` are what stands after ``?``.
     ``role`` is what scorers ask it for; None for a model that is evaluated.
     """
 
@@ -45,6 +47,11 @@ class ModelSpec:
     location: str
     arguments: Mapping[str, JSON] = field(default_factory=dict, repr=False)
     role: Role | None = None
+
+    @property
+    def deciding(self) -> dict[str, JSON]:
+        """The arguments that can decide a reply."""
+        return {name: value for name, value in self.arguments.items() if name not in self.kind.operation}
 
 
 class ModelKind:
@@ -61,6 +68,8 @@ class ModelKind:
     example: str = ""
     arguments: Collection[str] | None = None
     """The names that may stand after ``?``; None for any."""
+    operation: Collection[str] = ()
+    """Those that say how its models are asked, and decide no reply: they are in no name, and in no key of a store."""
     model_args: Collection[str] | None = None
     """The keys of ``--llm-model-arg`` that mean something for it; None where that is not known."""
     has_secrets: bool = True
@@ -107,7 +116,9 @@ class ModelKind:
         arguments = parse_arguments(after, name)
         if self.arguments is not None:
             check_names(arguments, self.arguments, name)
-        return ModelSpec(name=name, kind=self, location=location, arguments=arguments)
+        return ModelSpec(
+            name=without_arguments(name, self.operation), kind=self, location=location, arguments=arguments
+        )
 
     def key(self, spec: ModelSpec) -> Hashable:
         """Equal for two specs that mean one model."""

@@ -1,15 +1,62 @@
-"""Short names of models, for node ids and tables: what a user wrote after ``--llm-model`` can be a long path."""
+"""Names of models: without what decides no reply, and short ones for node ids and tables."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from urllib.parse import unquote
 
-__all__ = ["short_names"]
+__all__ = ["PYTHON_OPERATION", "plain_name", "plain_server_name", "short_names", "without_arguments"]
+
+_SERVER_OPERATION = ("timeout", "max_connections", "price_in", "price_out", "api_key_env")
+PYTHON_OPERATION = ("concurrency", "timeout")
+"""Arguments that say how a model is asked, and decide none of its replies."""
 
 _SEPARATOR = re.compile(r"[/\\]")
 _URL = re.compile(r"https?://(?:[^/?#@]*@)?([^/?#]+)", re.IGNORECASE)
+
+
+def plain_name(name: str) -> str:
+    """A model's name without the arguments that decide no reply: what versions before this one wrote with them."""
+    if name.startswith("python:"):
+        return without_arguments(name, PYTHON_OPERATION)
+    is_server = _URL.match(name) is not None or name.startswith(("openai:", "anthropic:", "ollama:"))
+    return plain_server_name(name) if is_server else name
+
+
+def without_arguments(text: str, names: Collection[str]) -> str:
+    """``LOCATION?a=1&b=2`` without the arguments of these names."""
+    location, _, arguments = text.partition("?")
+    kept = [part for part in arguments.split("&") if _argument(part) not in names]
+    return "?".join(filter(None, (location, "&".join(kept))))
+
+
+def plain_server_name(text: str) -> str:
+    """The text that names a model behind servers: how it is asked is left out, and further servers that share the work.
+
+    A URL may have the model's name behind ``#``.
+    """
+    is_url = _URL.match(text) is not None
+    location, _, rest = text.partition("?")
+    arguments, sharp, model = rest.partition("#") if is_url else (rest, "", "")
+    kept = "&".join(_deciding(arguments.split("&"), has_url=is_url))
+    return f"{'?'.join(filter(None, (location, kept)))}{sharp}{model}"
+
+
+def _deciding(arguments: Sequence[str], *, has_url: bool) -> Iterator[str]:
+    for part in arguments:
+        name = _argument(part)
+        if name == "base_url":
+            if not has_url:
+                yield part.partition(",")[0]  # without the server's own key and number of connections
+            has_url = True
+        elif name not in _SERVER_OPERATION:
+            yield part
+
+
+def _argument(part: str) -> str:
+    return unquote(part.partition("=")[0]).strip()
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:

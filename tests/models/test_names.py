@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.text.model_names import short_names
+from pytest_llmeval.models.registry import parse_model_spec
+from pytest_llmeval.text.model_names import plain_name, short_names
 
 PARTS = st.sampled_from(["a", "b", "gpt2", "gpt2-2", ".", "..", "~", "x:y"])
 MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_size=1, max_size=6, unique=True)
@@ -35,6 +36,45 @@ MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_siz
 )
 def test_by_example(models: list[str], names: list[str]) -> None:
     assert list(short_names(models)) == names
+
+
+PLAIN = {
+    "http://h:1/v1?timeout=5": "http://h:1/v1",
+    "http://h:1/v1?timeout=5&tokenizer=gpt2&price_in=3&price_out=4": "http://h:1/v1?tokenizer=gpt2",
+    "http://h:1/v1?max_connections=2#org/x": "http://h:1/v1#org/x",
+    "http://h:1/v1#org/x?api_key_env=MY_KEY": "http://h:1/v1#org/x",
+    "http://h:1/v1?model=x&t%69meout=5": "http://h:1/v1?model=x",
+    "http://h:1/v1?base_url=http://two:2/v1,max_connections=3&dialect=vllm": "http://h:1/v1?dialect=vllm",
+    "openai:gpt-5-mini?timeout=5": "openai:gpt-5-mini",
+    "openai:x?base_url=http://h:1,api_key_env=K&base_url=http://two:2": "openai:x?base_url=http://h:1",
+    "anthropic:claude?max_connections=4": "anthropic:claude",
+    "ollama:llama3.2:1b?max_length=100&timeout=9": "ollama:llama3.2:1b?max_length=100",
+    "python:m:f?concurrency=4&k=3&timeout=2.5": "python:m:f?k=3",
+    "python:m:f?k=timeout=5": "python:m:f?k=timeout=5",
+}
+
+
+@pytest.mark.parametrize(("given", "name"), PLAIN.items())
+def test_what_decides_no_reply_is_in_no_name(given: str, name: str) -> None:
+    assert plain_name(given) == name
+    assert plain_name(name) == name
+    assert parse_model_spec(given).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo",
+        "org/timeout",
+        "./a?timeout=5",
+        "replay:r.jsonl?partial=true",
+        "random?seed=3",
+        "C:\\x",
+        "mine:x?timeout=5",
+    ],
+)
+def test_other_names_stay_as_they_are(name: str) -> None:
+    assert plain_name(name) == name
 
 
 def test_a_folder_without_a_name_has_that_of_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:

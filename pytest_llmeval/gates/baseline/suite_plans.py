@@ -10,9 +10,16 @@ from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metri
 from pytest_llmeval.gates.options import Margin, Selection
 from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_identity
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.report.groups import ABSENT, compared_models, group_of_suite, suite_of_baseline
+from pytest_llmeval.reporting.report.groups import (
+    ABSENT,
+    Group,
+    compared_models,
+    group_of_suite,
+    suite_of_baseline,
+)
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.report.served import changed_judge
+from pytest_llmeval.text.model_names import plain_name
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Plan", "SuitePlans", "baseline_gate"]
@@ -85,10 +92,18 @@ class SuitePlans:
         by_model = bool(self.models_before and self.models_now)
         names = [suite.info.name for suite in self.baseline.suites]
         of_session = {suite.info.name for suite in self.current.suites}
-        seen = {group_of_suite(suite, self.models_now) for suite in self.current.suites}
+        all_models = ({*self.models_before}, {*self.models_now})
+        are_told_apart = all(len(set(map(plain_name, models))) == len(models) for models in all_models)
+        named = plain_name if are_told_apart else str
+
+        def group(suite: SuiteReport, models: tuple[str, ...]) -> Group:
+            name, model = group_of_suite(suite, models)
+            return name, None if model is None else named(model)
+
+        seen = {group(suite, self.models_now) for suite in self.current.suites}
         for before in self.baseline.suites:
             name = before.info.name
-            model = group_of_suite(before, self.models_before)[1] if by_model else None
+            model = group(before, self.models_before)[1] if by_model else None
             if (name, model) in seen or (name in of_session and (model is None or names.count(name) == 1)):
                 continue
             seen.add((name, model))

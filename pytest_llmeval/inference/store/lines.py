@@ -64,17 +64,20 @@ Reply: TypeAlias = Response | EngineUse
 _AUDIT = "audit"
 _DISTRIBUTION = "pytest-llmeval-suites"
 _MEASURED_ANEW = ("self_test", "replicas")
-_OF_A_PLACE = ("urls",)
+_URLS = "urls"
 
 
 def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
     """SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and versions.
 
-    Where it has no fingerprint of its own, also its name and where it runs; ``more`` is what else decides its replies.
-    Our version is in it, as we turn requests into tokens. Workers take the GPUs in turn: the number of a device is left
-    out.
+    Where it has no fingerprint of its own, also its name and the first server that it stands behind; ``more`` is what
+    else decides its replies. Our version is in it, as we turn requests into tokens. Workers take the GPUs in turn: the
+    number of a device is left out.
     """
-    without = _MEASURED_ANEW + (() if identity.fingerprint is None else _OF_A_PLACE)
+    details = {name: value for name, value in identity.details.items() if name not in (*_MEASURED_ANEW, _URLS)}
+    urls = identity.details.get(_URLS)
+    if identity.fingerprint is None and isinstance(urls, list):
+        details[_URLS] = urls[:1]  # the others share its work
     parts: dict[str, JSON] = {
         "name": identity.name if identity.fingerprint is None else None,
         "backend": identity.backend,
@@ -83,7 +86,7 @@ def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
         "revision": identity.revision,
         "dtype": identity.dtype,
         "device": None if identity.device is None else identity.device.partition(":")[0],
-        "details": {name: value for name, value in identity.details.items() if name not in without},
+        "details": details,
         "more": list(more),
     }
     return hashlib.sha256(_canonical(parts).encode("ascii")).hexdigest()

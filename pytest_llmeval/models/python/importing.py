@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_llmeval.errors import ModelError, OptionError
+from pytest_llmeval.text.model_names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import describe, one_line, redact
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import JSON
@@ -56,7 +57,7 @@ METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
-OWN_ARGUMENTS = ("concurrency", "timeout")
+OWN_ARGUMENTS = PYTHON_OPERATION
 """Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take."""
 
 

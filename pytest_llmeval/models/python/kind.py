@@ -10,6 +10,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.python.importing import (
     METHODS,
+    OWN_ARGUMENTS,
     concurrency_of,
     find_object,
     is_factory,
@@ -35,6 +36,7 @@ class PythonCode(ModelKind):
     name = "python"
     usage = "python:MODULE:NAME"
     needs_location = False  # split_target says what is expected
+    operation = OWN_ARGUMENTS
     model_args = ("max_connections", "timeout")
     shares_limits = True
     takes_replicas = True

@@ -256,7 +256,7 @@ def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
 
     if spec.kind.is_identified:
         return with_store(loaded, store)
-    return with_store(loaded, store, spec.kind.name, spec.location, json.dumps(spec.arguments, sort_keys=True))
+    return with_store(loaded, store, spec.kind.name, spec.location, json.dumps(spec.deciding, sort_keys=True))
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:

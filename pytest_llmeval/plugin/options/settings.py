@@ -324,7 +324,11 @@ def read_settings(config: pytest.Config) -> Settings:
     given["model_specs"] = read_models(config)
     given["judge_specs"], given["embedder_specs"] = read_models(config, "judge"), read_models(config, "embedder")
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
-    _check_once(settings.models, "--llm-model {} was given twice: a model is compared with others, not with itself")
+    _check_once(
+        settings.models,
+        "--llm-model {} was given twice: a model is compared with others, not with itself, and arguments that decide "
+        "no reply (timeout, …) make no other model",
+    )
     judges, embedders = ([spec.name for spec in settings.specs_of(role)] for role in ("judge", "embedder"))
     _check_once(judges, "--llm-judge {} was given twice: a panel is of several judges")
     if len(judges) > 1:

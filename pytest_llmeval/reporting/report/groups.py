@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.text.model_names import plain_name
 from pytest_llmeval.text.wording import quoted
 
 __all__ = [
@@ -46,9 +47,10 @@ def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteRe
         return ABSENT
     if len(partners) == 1:
         return partners[0]
-    same_model = [one for one in partners if model is not None and one.models[:1] == (model,)]
-    if same_model:
-        return same_model[0]
+    for named in (str, plain_name):  # reports of schema 1 and 2 have names with arguments that decide no reply
+        same = [one for one in partners if model is not None and one.models and named(one.models[0]) == named(model)]
+        if len(same) == 1:
+            return same[0]
     models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
     own = "a model without a name" if model is None else quoted(model)
     return f"the baseline has this suite on {models}, and not on {own}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, use_of_model
+from pytest_llmeval.text.model_names import plain_name
 from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = ["changed_judge", "fingerprint_texts", "mixtures", "served_notes"]
@@ -66,7 +67,8 @@ def _uses(models: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ServerUse]
     """What each is called, and what was asked of it, of those behind servers."""
     for model in models:
         if (use := use_of_model(model)) is not None:
-            yield f"the {model['role']} {model['name']}" if "role" in model else str(model["name"]), use
+            name = plain_name(str(model["name"]))
+            yield f"the {model['role']} {name}" if "role" in model else name, use
 
 
 def _by_name(models: Iterable[Mapping[str, JSON]]) -> dict[str, ServerUse]:
