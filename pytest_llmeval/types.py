@@ -92,6 +92,9 @@ class GenerateRequest:
     Requests that differ in ``epoch`` alone are askings of one question: each draws tokens of its own. Generation ends
     at the end-of-text token, before the first string of ``stop``, or after ``max_tokens`` tokens. ``json_schema`` is
     the schema, as text, that the reply is wanted to follow: a model that cannot be held to one leaves it aside.
+    ``reasoning`` are the tags, pairs of an opening and a closing one, between which the model may reason before it
+    answers: ``stop`` applies behind them only, and what stands between them is split off when the reply arrives.
+    Without tags nothing is split off.
     """
 
     prompt: Prompt
@@ -102,6 +105,7 @@ class GenerateRequest:
     top_p: float = 1.0
     epoch: int = 0
     json_schema: str = ""
+    reasoning: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,11 @@ class GenerateResponse:
     ``documents`` the ids of what it found, in its order, each with its score or None, ``cost`` what the reply cost, in
     the user's currency, and ``trace`` the steps by which an agent came to it. What only searches has documents, and no
     text: ``has_text`` is False then.
+
+    ``reasoning`` is what the model wrote before its answer, where the model tells the two apart, and once the reply has
+    arrived at whoever asked with tags of reasoning; None where there is none. ``is_unfinished``: the reply ended inside
+    of its reasoning, and there is no answer. ``tagged``, of a model that knows it: the text with the tags of reasoning
+    that ``text`` lacks, since the chat template opened them or they are special tokens; gone once the reply arrived.
     """
 
     text: str
@@ -164,6 +173,9 @@ class GenerateResponse:
     trace: tuple[JSON, ...] | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
+    reasoning: str | None = None
+    is_unfinished: bool = False
+    tagged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Puts requests of every kind to a model, and holds the model to its Protocol."""
+"""Puts requests of every kind to a model, and holds the model to its Protocol.
+
+Here replies arrive, whatever model or judge gives them, and here their reasoning is split off. The store of replies is
+between: what it asks for (``ask_for_raw``) and keeps is as the model wrote it.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,33 @@ from contextlib import suppress
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.request_kinds import RequestKind, by_kind, kind_of
 from pytest_llmeval.models.base import Backend, Failed, Listener, SampleModel, identify
-from pytest_llmeval.types import AskedSample, Request, Response
+from pytest_llmeval.models.reasoning import is_asked_again, stops_behind_reasoning, without_reasoning
+from pytest_llmeval.types import AskedSample, GenerateRequest, Request, Response
 
-__all__ = ["ask", "ask_samples", "checked", "received"]
+__all__ = ["ask", "ask_for_raw", "ask_samples", "checked", "received"]
 
 
 def ask(model: object, requests: Sequence[Request], listener: Listener | None = None) -> list[Response | Failed]:
     """One response, or the ``RequestError`` in its place, for each request, in order.
 
-    Requests of one kind reach the model in one call. Numbers in responses come back as Python's own. Raises
-    ``ModelError`` for what is not a request, and when the model lacks the method, returns another number of responses,
-    or returns something else; what the model itself raises comes through. By then ``listener`` has been given the
-    responses that were there, as far as the model tells of them while it works.
+    Requests of one kind reach the model in one call. Numbers in responses come back as Python's own, and reasoning is
+    split off. Raises ``ModelError`` for what is not a request, and when the model lacks the method, returns another
+    number of responses, or returns something else; what the model itself raises comes through. By then ``listener`` has
+    been given the responses that were there, as far as the model tells of them while it works.
     """
+    __tracebackhide__ = True
+
+    def tell(found: Mapping[int, Response | Failed | None]) -> None:
+        if listener is not None:
+            listener({place: without_reasoning(requests[place], response) for place, response in found.items()})
+
+    return _arrived(requests, ask_for_raw(model, requests, None if listener is None else tell))
+
+
+def ask_for_raw(
+    model: object, requests: Sequence[Request], listener: Listener | None = None
+) -> list[Response | Failed]:
+    """As ``ask``, but for reasoning, which stays in the texts."""
     __tracebackhide__ = True
     answers: dict[int, Response | Failed] = {}
     for kind, places in by_kind(requests):
@@ -30,7 +48,9 @@ def ask(model: object, requests: Sequence[Request], listener: Listener | None = 
             answered: dict[int, Response | Failed | None] = {}
             for place, response in found.items():
                 with suppress(ModelError, IndexError):  # the call will end with that
-                    answered[places[place]] = None if response is None else _checked(model, kind, response)
+                    one = None if response is None else _checked(model, kind, response)
+                    if not is_asked_again(model, requests[places[place]], one):
+                        answered[places[place]] = one
             if listener is not None and answered:
                 listener(answered)
 
@@ -44,7 +64,7 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
     responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
-    return [checked(model, request, response) for request, response in zip(requests, responses, strict=True)]
+    return _arrived(requests, [checked(model, *pair) for pair in zip(requests, responses, strict=True)], recorded=True)
 
 
 def received(
@@ -63,7 +83,17 @@ def received(
         except CancelledError:
             raise _error(model, "a request was cancelled before it was answered") from None
         responses.append(checked(model, request, response))
-    return responses
+    return _arrived(requests, responses)
+
+
+def _arrived(
+    requests: Sequence[Request], responses: Sequence[Response | Failed], *, recorded: bool = False
+) -> list[Response | Failed]:
+    """The responses as they are judged. ``recorded``: nothing says whether they go on where the prompt ends."""
+    return [
+        without_reasoning(request, response, continues=not recorded)
+        for request, response in zip(requests, responses, strict=True)
+    ]
 
 
 def checked(model: object, request: Request, response: object) -> Response | Failed:
@@ -87,7 +117,10 @@ def _call(
     finally:
         if backend is not None:
             backend.set_listener(None)
-    return [_checked(model, kind, response) for response in responses]
+    found = [_checked(model, kind, response) for response in responses]
+    if kind.request is not GenerateRequest:
+        return found
+    return stops_behind_reasoning(model, requests, found, lambda again: _call(model, kind, again, lambda told: None))
 
 
 def _listed(

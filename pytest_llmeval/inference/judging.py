@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pytest_llmeval.errors import RequestError
@@ -24,7 +24,8 @@ from pytest_llmeval.models.base import (
     answers_one_by_one,
     identify,
 )
-from pytest_llmeval.types import Ask, LoglikelihoodResponse, Response, Role, Score, who_served
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
+from pytest_llmeval.types import Ask, GenerateRequest, LoglikelihoodResponse, Response, Role, Score, who_served
 
 __all__ = ["JudgeUse", "Judging", "Models", "are_same"]
 
@@ -262,7 +263,7 @@ class Judging:
         self._uses[key] = self._uses.get(key, JudgeUse()) + use
         self._took_s[key] = self._took_s.get(key, 0.0) + use.seconds
         try:
-            one.asked = next(one.asking) if answers is None else one.asking.send(answers)
+            one.asked = _reasoning_apart(next(one.asking) if answers is None else one.asking.send(answers))
         except StopIteration as stop:
             self._end(key, stop.value)
         except (KeyboardInterrupt, GeneratorExit):
@@ -275,6 +276,17 @@ class Judging:
         del self._open[key]
         self._alone.discard(key)
         self._done[key] = outcome
+
+
+def _reasoning_apart(asked: Ask) -> Ask:
+    """The same requests, whose replies are told apart from reasoning by the usual tags where they have none of their
+    own: a verdict stands behind it.
+    """
+    requests = tuple(
+        replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one
+        for one in asked.requests
+    )
+    return replace(asked, requests=requests)
 
 
 def are_same(models: Models, others: Models) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.reasoning import was_cut_in_reasoning
 from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.types import (
@@ -103,6 +104,9 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         has_text=bool(response.has_text),
         cost=None if response.cost is None else _cost(response.cost),
         trace=None if response.trace is None else _trace(response.trace),
+        reasoning=None if response.reasoning is None else _text(response.reasoning, "reasoning"),
+        is_unfinished=bool(response.is_unfinished),
+        tagged=None if response.tagged is None else _text(response.tagged, "tagged"),
         **_served(response),
     )
 
@@ -124,11 +128,12 @@ def _is_finite(request: object, response: LoglikelihoodResponse) -> bool:
 
 
 def _is_uncut(request: GenerateRequest, response: GenerateResponse) -> bool:
-    """Not one that the server's context has cut short before ``max_tokens``.
+    """Not one that the server's context has cut short before ``max_tokens``, or a stop string inside of its reasoning.
 
     A text of ``max_tokens`` tokens is what was asked for; where the server does not count them, it may have been cut.
     """
-    return response.finish_reason != "length" or response.num_tokens >= request.max_tokens
+    is_short = response.finish_reason == "length" and response.num_tokens < request.max_tokens
+    return not is_short and not was_cut_in_reasoning(request, response)
 
 
 def _is_there(request: object, response: object) -> bool:
@@ -152,9 +157,9 @@ def _is_plain(response: LoglikelihoodResponse) -> bool:
     )
 
 
-def _text(value: object) -> str:
+def _text(value: object, name: str = "text") -> str:
     if not isinstance(value, str):
-        raise ValueError(f"text is {value!r}, expected a str")
+        raise ValueError(f"{name} is {value!r}, expected a str")
     return str(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -45,6 +46,7 @@ __all__ = [
     "answers_in_background",
     "answers_one_by_one",
     "answers_samples",
+    "ended_at_limit",
     "identify",
 ]
 
@@ -124,6 +126,14 @@ class BackgroundModel(Protocol):
         A future has what the model's method would have in its request's place, or raises what fails all requests.
         Cancelling one, before it is answered, takes its request back.
         """
+
+
+def ended_at_limit(finish_reason: str) -> bool:
+    """Whether a reply ended at its limit of tokens, by the word that some API has for why it ended."""
+    return _LIMIT.search(finish_reason.lower()) is not None
+
+
+_LIMIT = re.compile(r"length|max_?(?:output_?)?tokens|context_window")
 
 
 def answers_in_background(model: object) -> TypeGuard[BackgroundModel]:

@@ -36,10 +36,11 @@ from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.score_files import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags, split_reasoning
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
 
-__all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_output"]
+__all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_reply"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ class Evaluation:
                 raise SettingsError(*problem)
             self._check_people()
             self._check_not_measurable()
+        others = (settings.column_of_reply for settings, _ in self._score.each())
+        self._columns_of_replies = tuple(column for column in others if column is not None)
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
         self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
@@ -176,6 +179,11 @@ class Evaluation:
             raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
+        if tags := self.suite.spec.generate.tags:
+            requests = tuple(
+                replace(request, reasoning=tags) if isinstance(request, GenerateRequest) else request
+                for request in requests
+            )
         return Question(presented=replace(presented, prompt=prompt), prompt=prompt, requests=requests)
 
     def _render(self, sample: Sample, presented: Presented) -> Prompt:
@@ -310,13 +318,25 @@ class Evaluation:
 
     def _present(self, sample: Sample) -> Presented:
         try:
-            return self.scorer.present(sample)
+            return self.scorer.present(self._others_apart(sample))
         except SettingsError as error:
             raise self.suite.error(str(error), sample, ("score", *error.keys)) from None
         except ValueError as error:
             if (problem := self.suite.unmapped(sample)) is not None:
                 raise self.suite.error(problem, keys=("dataset",)) from None
             raise self.suite.error(str(error), sample) from None
+
+    def _others_apart(self, sample: Sample) -> Sample:
+        """The sample with the replies that are compared with the model's, without their reasoning as that is."""
+        tags, earlier = self.suite.spec.generate.tags, sample.earlier
+        if earlier is not None and earlier.text is not None and holds_tags(earlier.text, tags):
+            sample = replace(sample, earlier=replace(earlier, text=split_reasoning(earlier.text, tags).text))
+        for column in self._columns_of_replies:
+            text = sample.variables.get(column)
+            if isinstance(text, str) and holds_tags(text, tags):
+                apart = {column: split_reasoning(text, tags).text}
+                sample = replace(sample, variables={**sample.variables, **apart})
+        return sample
 
     def _variables(self, presented: Presented) -> Mapping[str, object]:
         with self._located():
@@ -378,9 +398,9 @@ class Evaluation:
         return replace(presented, continuation=text)
 
 
-def deciding_output(score: Score, responses: Sequence[Response]) -> str | None:
+def deciding_reply(score: Score, responses: Sequence[Response]) -> GenerateResponse | None:
     """The reply that the score's answer comes from; None where nothing was generated."""
-    replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
+    replies = [response for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None
 
@@ -402,13 +422,21 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
     asked = []
     for request in question.requests:
         prompt, *others = _VALUES_OF[type(request)](request)
-        if isinstance(request, GenerateRequest) and not request.json_schema:
-            others.pop()  # as it was before there was such a field
+        if isinstance(request, GenerateRequest):
+            _drop_unsaid(others, request)
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
     judged = _judged(presented)
     if presented.parts:
         judged.append([_judged(part) for part in presented.parts])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
+
+
+def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
+    """Leave the last fields out where they say what was so before there were such fields."""
+    if request.reasoning in ((), DEFAULT_TAGS):
+        values.pop()
+        if not request.json_schema:
+            values.pop()
 
 
 def _judged(presented: Presented) -> list[object]:

@@ -20,6 +20,8 @@ def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     if not replies:
         return {}
     kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
+    if kept and any(reply.reasoning is not None for reply in replies):
+        kept["reasonings"] = [reply.reasoning for reply in replies]
     rankings = [reply.documents for reply in replies]
     beside: dict[str, list[JSON]] = {
         "contexts": [None if reply.contexts is None else [*reply.contexts] for reply in replies],

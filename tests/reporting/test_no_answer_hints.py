@@ -60,8 +60,8 @@ def test_the_first_reply_and_the_advice() -> None:
         ("well", "yes_no", {}, "had no yes or no; the first was 'well'; try filters (docs/scoring.md), a larger gen"),
         ("well", "letter", {"labels": "digit"}, "had no label"),
         ("well", "number", {"filters": [{"kind": "lower"}]}, "had no number; the first was 'well'; try other filters"),
-        ("<think>is it", "number", {}, "try filters: [drop_reasoning], and a larger generate.max_tokens: the model"),
-        ("<think>a</think>b", "exact", {}, "had no answer; the first was '<think>a</think>b'; try filters: [drop_rea"),
+        ("<think>is it", "number", {}, "try generate.reasoning: true, or filters: [drop_reasoning], and a larger"),
+        ("<think>a</think>b", "exact", {}, "no answer; the first was '<think>a</think>b'; try generate.reasoning: t"),
         ("a</think>b", "exact", {"filters": [{"kind": "drop_reasoning"}]}, "; try other filters than the suite's ("),
         ("```json\n1\n```", "json", {"fenced": False}, "had no JSON; the first was '```json\\n1\\n```'; try score: {j"),
         ("\x1b[2J\u202e" + "x" * 500, "number", {}, r"the first was '\x1b[2J"),
@@ -103,3 +103,46 @@ def test_the_summary_has_it_from_records_without_their_texts() -> None:
     place = next(place for place, line in enumerate(shown) if line.startswith("sums: 4 of 5 replies had no number"))
     assert all(len(line) <= 60 for line in shown[place : place + 3])
     assert shown[place + 1].startswith("  ")
+
+
+def test_a_reply_that_ended_in_its_reasoning_names_the_key_to_raise() -> None:
+    ended = {"output": "", "reasoning": "Maybe 41. Or", "no_answer": True, "status": "wrong", "num_truncated": 1}
+    whole = make_report([make_record(id_=f"s{place}", **ended) for place in range(4)])
+    expected = "4 of 4 replies had no answer; the first ended in its reasoning: a larger generate.max_tokens lets the "
+    for made in (whole, replace(whole, records=tuple(map(without_texts, whole.records)))):
+        (line,) = lines(made)
+        assert expected in line
+        assert "cut at max_tokens" not in line, "it is said once"
+    assert any("cut at max_tokens 4" in line for line in summary_lines(whole, width=200))
+
+
+@pytest.mark.parametrize(
+    ("scorer", "accuracy", "num_cut", "told"),
+    [
+        ("exact", 0.5, 3, "sums: 3 replies were cut at max_tokens: raise generate.max_tokens, or end replies with"),
+        ("exact", 0.5, 2, None),
+        ("exact", 1.0, 3, None),
+        ("letter", 0.5, 3, None),
+    ],
+)
+def test_replies_that_were_cut(scorer: str, accuracy: float, num_cut: int, told: str | None) -> None:
+    """Where all is right, or a label is read wherever it stands, nothing needs to be mended."""
+    num_right = round(10 * accuracy)
+    made = make_report(
+        [
+            make_record(
+                id_=f"s{place}",
+                status="correct" if place < num_right else "wrong",
+                values={"accuracy": float(place < num_right)},
+                num_truncated=int(place < num_cut),
+            )
+            for place in range(10)
+        ]
+    )
+    (suite,) = made.suites
+    made = replace(made, suites=(replace(suite, info=replace(suite.info, scorer=scorer)),))
+    found = lines(made)
+    assert len(found) == (told is not None)
+    assert all(line.startswith(told or "") for line in found)
+    assert suite.summary.num_truncated == num_cut
+    assert any(f"cut at max_tokens {num_cut}" in line for line in summary_lines(made, width=200))

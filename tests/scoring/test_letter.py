@@ -212,10 +212,6 @@ STATED: list[tuple[str, LabelStyle, int, str | None]] = [
     # a base model goes on with a question of its own
     ("B\n\nQuestion: What is it?\nAnswer: C", "upper", 4, "B"),
     ("B\nQ: What is it?\nA: C", "upper", 4, "B"),
-    # what a model thinks is no reply
-    ("<think>It is A or B. The answer is A.</think>\n\nB", "upper", 4, "B"),
-    ("thought without a beginning: A</think>B", "upper", 4, "B"),
-    ("<think>\nThe answer is A. No", "upper", 4, None),
     # other labels
     ("AB", "upper", 28, "AB"),
     ("(AB)", "upper", 28, "AB"),

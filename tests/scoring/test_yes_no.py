@@ -102,8 +102,6 @@ def test_by_prefix_the_first_three_characters_decide(reply: str, answer: str | N
         ("No, because yes would mean more.", "no"),
         ("Yes or no? Hard to say", None),
         ("both Yes and No.", None),
-        ("<think>Yes? Or no?</think> No", "no"),
-        ("<think>The answer is yes", None),
         ("It may be yes, it may be no.", None),
         ("yes/no", None),
         # "no" before a word is a part of what it says

@@ -58,6 +58,7 @@ _TYPES: Mapping[str, str] = {
     "preset": "a [preset](#presets)",
     "reduce": "a reduction, or a list of them: `mean`, `first`, `any`, `all`, `mode`, `mode@k`, `pass@k`, `pass^k`",
     "normalize": "list of steps: ",
+    "reasoning": "true, false, or a list of names of tags and of pairs `[open, close]`",
 }
 """Types that the schema says at length."""
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.inference.request_kinds import kind_named, kind_of
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     JSON,
     EngineUse,
@@ -138,8 +139,11 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
         return {"kind": _AUDIT, "keys": request.keys}
     kind, names = kind_of(request), _fields_of(request)
     made = {"kind": kind.method, **{name: getattr(request, name) for name in names}}
+    # As it was before there were such fields: a text without reasoning is the same with tags and without.
     if made.get("json_schema") == "":
-        del made["json_schema"]  # as it was before there was such a field
+        del made["json_schema"]
+    if made.get("reasoning") in ((), DEFAULT_TAGS):
+        del made["reasoning"]
     if type(request) is not kind.request:
         made["class"] = f"{type(request).__module__}.{type(request).__qualname__}"
         if others := sorted(getattr(request, "__dict__", {}).keys() - {*names}):
@@ -202,13 +206,10 @@ _EARLIEST, _LATEST = 1e9, 9_999_999_999.0
 
 _NEVER = object()
 _LATER: Mapping[str, object] = {
-    "contexts": None,
-    "documents": None,
+    **dict.fromkeys(("contexts", "documents", "cost", "trace", "reasoning", "tagged")),
+    **dict.fromkeys(("served_model", "system_fingerprint")),
     "has_text": True,
-    "cost": None,
-    "trace": None,
-    "served_model": None,
-    "system_fingerprint": None,
+    "is_unfinished": False,
 }
 """Fields that came later, with what says nothing: a line is then as it was before there was such a field."""
 

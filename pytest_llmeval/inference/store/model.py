@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import request_kinds
-from pytest_llmeval.inference.dispatch import ask, checked
+from pytest_llmeval.inference.dispatch import ask_for_raw, checked
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, is_keepable
 from pytest_llmeval.models.base import (
@@ -27,6 +27,7 @@ from pytest_llmeval.models.base import (
     answers_samples,
     identify,
 )
+from pytest_llmeval.models.reasoning import as_asked
 from pytest_llmeval.types import (
     EngineUse,
     GenerateResponse,
@@ -55,8 +56,10 @@ class StoredModel(UniformBackend):
 
     Errors are not kept, nor replies that were cut short. Where it is not known whether the model has changed, replies
     are kept, and found again only where the store has a limit of age. A reply's ``asked_at`` says when it was asked.
-    Everything else is the model's own.
+    Texts are kept with their reasoning, as the model wrote them. Everything else is the model's own.
     """
+
+    has_stops_behind_reasoning = True  # the model itself has been asked once more where it is not so
 
     def __init__(self, model: object, store: Store, *more: str, audited: Callable[[], object] | None = None) -> None:
         """``more`` decides replies besides the model's identity.
@@ -158,7 +161,7 @@ class StoredModel(UniformBackend):
             take(dict(zip(new, self._kept(list(new.values())), strict=True)))
 
         if asked:
-            keep(dict(enumerate(ask(self._answerer, [requests[place] for place in asked], keep))))
+            keep(dict(enumerate(ask_for_raw(self._answerer, [requests[place] for place in asked], keep))))
         return [answers[name] for name in self._shared(questions)]
 
     def _take_back(self, question: Question, answer: Response | Failed) -> None:
@@ -198,10 +201,10 @@ class StoredModel(UniformBackend):
             response = checked(self._model, request, kept.reply)
         except ModelError:  # the line was made by somebody else
             return None
-        if isinstance(response, RequestError):
+        if isinstance(response, RequestError) or not is_keepable(request, response):
             return None
         self._reused = self._reused.counting(response)
-        return self._priced(replace(response, asked_at=kept.time))
+        return self._priced(replace(as_asked(request, response), asked_at=kept.time))
 
     @cached_property
     def _prices(self) -> Callable[[GenerateResponse], float | None] | None:

@@ -21,6 +21,7 @@ from pytest_llmeval.models.python.importing import (
     signature_of,
 )
 from pytest_llmeval.models.python.replies import read_reply
+from pytest_llmeval.models.reasoning import cut_at_stop
 from pytest_llmeval.models.specs import is_secret_name
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import (
@@ -111,6 +112,7 @@ class CallableModel(Backend):
         self._secrets = tuple(secrets)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
+        self.has_stops_behind_reasoning = "stop" not in self._offered
         self.answers_one_by_one = self._calls.concurrency == 1
         self._has_warned = False
 
@@ -194,9 +196,8 @@ class CallableModel(Backend):
             text, beside = read_reply(returned, self._cleaned)
         except ValueError as error:
             return RequestError(self._cleaned(f"{self.identity.name} returned {error}"))
-        if "stop" not in self._offered:
-            starts = [start for stop in request.stop if stop and (start := text.find(stop)) >= 0]
-            text = text[: min(starts)] if starts else text
+        if self.has_stops_behind_reasoning:
+            text = cut_at_stop(request, text)[0]
         return GenerateResponse(text=text, seconds=seconds, is_timed=True, **beside)
 
     def _failed(self, error: BaseException) -> CallError:

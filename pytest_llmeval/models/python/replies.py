@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.traces import trace_steps
@@ -95,12 +96,27 @@ def _cost(value: object) -> float | None:
     return cost
 
 
+def _reasoning(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ValueError(f"found {describe(as_builtin(value))}, expected text")
+
+
+def _finish_reason(value: object) -> str:
+    """As the APIs of models have it: of their words only that a reply was cut means something here."""
+    if value is None or isinstance(value, str):
+        return "length" if value and ended_at_limit(value) else "stop"
+    raise ValueError(f"found {describe(as_builtin(value))}, expected text such as stop or length")
+
+
 _BESIDE: Mapping[str, Callable[[object], object]] = {
     "contexts": context_texts,
     "documents": found_documents,
     "num_prompt_tokens": _count,
     "num_tokens": _count,
     "cost": _cost,
+    "reasoning": _reasoning,
+    "finish_reason": _finish_reason,
 }
 """What a function can say beside its text, and how that is read."""
 _MORE = f"{', '.join(_BESIDE)} or trace"

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.replay.trec_run import read_run
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
@@ -20,7 +21,10 @@ from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["ReplayArguments", "Replies", "Reply", "ReplyProblem", "parsed_list", "read_replies", "replay_format"]
+__all__ = [
+    *("ReplayArguments", "Replies", "Reply", "ReplyProblem"),
+    *("parsed_list", "read_replies", "replay_format", "truncated"),
+]
 
 _T = TypeVar("_T")
 Kind: TypeAlias = Literal["rows", "lm-eval samples", "report", "TREC run"]
@@ -42,7 +46,8 @@ class ReplyProblem(ValueError):
 class ReplayArguments:
     """What stands after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
 
-    ``contexts`` are the texts that a reply was written from, ``documents`` the ids of what a search found. ``key``
+    ``contexts`` are the texts that a reply was written from, ``documents`` the ids of what a search found,
+    ``reasoning`` what the model wrote before its answer, ``finish_reason`` is ``length`` where it was cut. ``key``
     leads to the rows in a JSON file, ``model`` chooses among those of a report, ``format`` says what a file holds whose
     suffix does not, and ``partial`` lets samples without a reply be left out.
     """
@@ -57,6 +62,8 @@ class ReplayArguments:
     is_greedy: str = "is_greedy"
     contexts: str = "contexts"
     documents: str = "documents"
+    reasoning: str = "reasoning"
+    finish_reason: str = "finish_reason"
     key: str | None = None
     format: str | None = None
     model: str | None = None
@@ -92,7 +99,8 @@ class Reply:
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them; ``documents`` and ``traces`` likewise.
+    each text, or one for all of them; empty where the file says nothing of them; ``documents``, ``traces``,
+    ``reasonings`` (which the file has apart from the texts) and ``truncated`` (at the limit of tokens) likewise.
     ``is_text``: a list is of texts that a model wrote, and not of documents. ``is_cut``: the documents are not all that
     were found. ``doc`` is the row of the data set that the reply is to, where the file has it.
     """
@@ -112,6 +120,8 @@ class Reply:
     is_text: bool = False
     is_cut: bool = False
     traces: tuple[tuple[JSON, ...] | None, ...] = ()
+    reasonings: tuple[str | None, ...] = ()
+    truncated: tuple[bool, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -208,7 +218,22 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
             is_greedy=_values(row.columns, arguments.is_greedy),
             contexts=_contexts_of(row, arguments),
             documents=_documents_of(row, arguments),
+            reasonings=_reasonings_of(row, arguments),
+            truncated=truncated(_value(row.columns, arguments.finish_reason)),
         )
+
+
+def _reasonings_of(row: Row, arguments: ReplayArguments) -> tuple[str | None, ...]:
+    """As ``_contexts_of``."""
+    value = _value(row.columns, arguments.reasoning)
+    if "reasoning" in arguments.given and not isinstance(value, str | None):
+        raise ReplyProblem(f"{row.place}: reasoning: found {describe(value)}, expected text")
+    return (value,) if isinstance(value, str) else ()
+
+
+def truncated(finish_reason: object) -> tuple[bool, ...]:
+    """``Reply.truncated`` of a row that may say why its reply ended."""
+    return (ended_at_limit(finish_reason),) if isinstance(finish_reason, str) else ()
 
 
 def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...], ...]:
@@ -397,12 +422,17 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
         counts = [*counts, *(1 for _ in alone)] if counts else None
     if record.get("status") == "unscored":
         scored = None
-    outputs = details.get("outputs")
+    outputs, reasonings = details.get("outputs"), details.get("reasonings") or ()
+    if outputs is None and record.get("reasoning") is not None:
+        reasonings = (record["reasoning"],)
+    count, num_truncated = 1 if outputs is None else len(outputs), record.get("num_truncated") or 0
     return Reply(
         place=place,
         suite=record.get("suite"),
         id=record.get("id"),
         response=outputs if outputs is not None else record.get("output"),
+        reasonings=tuple(reasonings),
+        truncated=tuple(place < num_truncated for place in range(count)),  # of several it is not known which
         loglikelihoods=scored,
         num_tokens=counts if counts and all(counts) else None,
         is_greedy=[values["accuracy"] == 1.0] if has_one and "accuracy" in values else None,

@@ -18,6 +18,7 @@ from pytest_llmeval.models.replay.file import (
     ReplyProblem,
     parsed_list,
     read_replies,
+    truncated,
 )
 from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.wording import describe, quoted
@@ -117,7 +118,8 @@ class DataResponses(SampleBackend):
         if sample.response is None:
             missing = RequestError("the row has no response; dataset.where can leave such rows out")
             return [missing for _ in sample.requests]
-        return responses_of([Reply(place=sample.place, response=sample.response)], sample)
+        is_cut = truncated(sample.row.get("finish_reason"))
+        return responses_of([Reply(place=sample.place, response=sample.response, truncated=is_cut)], sample)
 
 
 # Which sample a reply belongs to
@@ -278,9 +280,18 @@ def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
         return
     texts = _texts(reply)
     count = len(texts)
-    contexts, documents = _of_each(reply.contexts, count), _of_each(reply.documents, count)
-    for text, own, found, trace in zip(texts, contexts, documents, _of_each(reply.traces, count), strict=True):
-        yield GenerateResponse(text=text, contexts=own, documents=found, trace=trace)
+    kept = (reply.contexts, reply.documents, reply.traces, reply.reasonings, reply.truncated)
+    beside = zip(*(_of_each(own, count) for own in kept), strict=True)
+    for text, (contexts, documents, trace, reasoning, is_cut) in zip(texts, beside, strict=True):
+        yield GenerateResponse(
+            text=text,
+            finish_reason="length" if is_cut else "stop",
+            contexts=contexts,
+            documents=documents,
+            trace=trace,
+            reasoning=reasoning,
+            is_unfinished=reasoning is not None and not text,
+        )
 
 
 def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:

@@ -20,6 +20,7 @@ from pytest_llmeval.plugin.collection.sample_records import (
     describe,
     model_of,
     num_prompt_tokens,
+    num_truncated,
     phases_of,
     seconds_of,
     served_by,
@@ -40,7 +41,7 @@ from pytest_llmeval.plugin.stash import (
 )
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_output
+from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_reply
 from pytest_llmeval.scoring.samples_for_models import asked_sample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
@@ -316,6 +317,7 @@ class SampleItem(pytest.Function):
     def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
         sample, presented, use = self.sample, question.presented, self._judge_use()
         name = model_of(self, model).name
+        reply = deciding_reply(score, responses)
         return Record(
             suite=self.file.info.name,
             id=sample.id,
@@ -328,7 +330,8 @@ class SampleItem(pytest.Function):
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
             choices=presented.choices,
             target=shown_target(presented),
-            output=deciding_output(score, responses),
+            output=None if reply is None else reply.text,
+            reasoning=None if reply is None else reply.reasoning,
             answer=score.answer,
             no_answer=score.no_answer,
             values=score.values,
@@ -348,6 +351,7 @@ class SampleItem(pytest.Function):
             judge_seconds=use.seconds,
             cost=cost_of_replies(responses),
             served_by=served_by(name, responses, use),
+            num_truncated=num_truncated(responses),
         )
 
     def _judge_use(self) -> JudgeUse:

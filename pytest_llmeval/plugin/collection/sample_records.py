@@ -42,6 +42,7 @@ __all__ = [
     "describe",
     "model_of",
     "num_prompt_tokens",
+    "num_truncated",
     "phases_of",
     "seconds_of",
     "served_by",
@@ -156,6 +157,11 @@ def num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
         else:
             prompts[prompt] = response.num_prompt_tokens
     return sum(prompts.values())
+
+
+def num_truncated(responses: Sequence[Response]) -> int:
+    """How many of the replies ended at their limit of tokens."""
+    return sum(isinstance(response, GenerateResponse) and response.finish_reason == "length" for response in responses)
 
 
 def shown_target(presented: Presented) -> JSON:

@@ -33,7 +33,9 @@ class Record:
     """What happened to one sample. Its key in a report is (suite, model, id).
 
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
-    model's text as it came, None where nothing was generated. ``values`` are the sample's numbers by metric name.
+    model's text as it came, None where nothing was generated, without the ``reasoning`` that it wrote before, which is
+    None where there is none. ``num_truncated`` of its replies ended at their limit of tokens.
+    ``values`` are the sample's numbers by metric name.
     ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what the sample's distinct prompts hold.
     ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. Where known,
     ``prefill_seconds`` of them went by until each reply's first token was there; ``num_decoded`` tokens came after.
@@ -79,6 +81,8 @@ class Record:
     judge_seconds: float = 0.0
     cost: float | None = None
     served_by: tuple[Mapping[str, JSON], ...] = ()
+    reasoning: str | None = None
+    num_truncated: int = 0
 
     @property
     def score(self) -> Score:
@@ -102,7 +106,7 @@ def without_texts(record: Record) -> Record:
     """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
 
     Strings that records have in common are held once. Of a reply without an answer the beginning stays: the summary
-    shows the first.
+    shows the first. Reasoning leaves an empty text.
     """
     # ``replace`` takes three times as long, and this is done for every record of a report.
     kept = object.__new__(Record)
@@ -127,6 +131,8 @@ def remove_texts(record: Record) -> None:
         _PUT_CLUSTER(record, _shared(record.cluster))
     if record.output is not None:
         _PUT_OUTPUT(record, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
+    if record.reasoning is not None:
+        _PUT_REASONING(record, "")
     _PUT_QUESTION(record, None)
     _PUT_ANSWER(record, None)
     _PUT_PROMPT(record, None)
@@ -174,7 +180,7 @@ _PUT: Mapping[str, Callable[[Record, object], None]] = {name: getattr(Record, na
 """What sets a field of a record that is being made, which is frozen once it is made."""
 _PUT_FIELDS = tuple(_PUT.values())
 _PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
-_PUT_OUTPUT, _PUT_CHOICES = _PUT["output"], _PUT["choices"]
+_PUT_OUTPUT, _PUT_REASONING, _PUT_CHOICES = _PUT["output"], _PUT["reasoning"], _PUT["choices"]
 _PUT_DETAILS, _PUT_NOT_MEASURABLE = _PUT["details"], _PUT["not_measurable"]
 _PUT_QUESTION, _PUT_ANSWER, _PUT_PROMPT, _PUT_TARGET = (
     _PUT[name] for name in ("question", "answer", "prompt", "target")
@@ -205,7 +211,8 @@ class SuiteInfo:
     fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
     what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
     ``judge_prompt``, where a judge is asked: in which of our words; and ``baseline``, where replies are compared with
-    those of a baseline: which.
+    those of a baseline: which. ``splits_reasoning``: the
+    replies are judged without the reasoning that stands between tags in them, as no version before schema 3 did.
     """
 
     name: str
@@ -227,6 +234,7 @@ class SuiteInfo:
     judge: str | None = None
     judged_by: tuple[str, ...] = ()
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
+    splits_reasoning: bool = False
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:

@@ -199,7 +199,7 @@ def _check_counts(suite: SuiteReport, records: Sequence[Record], report: Report)
 
 def _check_summary(stored: Summary, records: Sequence[Record], where: str = "") -> None:
     found = summary_of(records, stored.metrics, stored.num_expected)
-    _check_fields(stored, found, ("num_scored", "num_unscored", "num_no_answer"), where)
+    _check_fields(stored, found, ("num_scored", "num_unscored", "num_no_answer", "num_truncated"), where)
     if found.not_measurable != stored.not_measurable:
         raise _Misfit(f"{where}not_measurable differs from its records")
 

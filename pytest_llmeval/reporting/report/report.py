@@ -47,7 +47,8 @@ class Summary:
     """Counts and metrics over some samples: a suite's, or one category's.
 
     ``num_expected`` were to run (selected and not skipped); ``num_scored`` of them were judged. ``not_measurable``
-    counts those of them for which a metric has no meaning, by metric and reason.
+    counts those of them for which a metric has no meaning, by metric and reason. ``num_truncated`` replies ended at
+    their limit of tokens, as far as that is known.
     """
 
     num_expected: int
@@ -56,6 +57,7 @@ class Summary:
     num_no_answer: int
     metrics: Mapping[str, Metric]
     not_measurable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    num_truncated: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

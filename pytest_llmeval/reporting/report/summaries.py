@@ -278,6 +278,7 @@ def summary_of(records: Sequence[Record], metrics: Mapping[str, Metric], num_exp
         num_scored=len(records) - num_unscored,
         num_unscored=num_unscored,
         num_no_answer=sum(map(attrgetter("no_answer"), records)),
+        num_truncated=sum(map(attrgetter("num_truncated"), records)),
         metrics=metrics,
         not_measurable=count_not_measurable((record for record in records if record.not_measurable), [*metrics]),
     )

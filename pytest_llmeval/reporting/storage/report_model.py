@@ -110,7 +110,8 @@ def _suite(data: object) -> object:
     categories, macro = data.get("categories"), data.get("macro")
     if isinstance(macro, Mapping) and isinstance(categories, Mapping):
         macro = {name: _metric(value, len(categories)) for name, value in macro.items()}
-    counts = {field.name: None for field in fields(Summary) if field.name.startswith("num_")}
+    named = (field.name for field in fields(Summary) if field.name.startswith("num_") and field.default is MISSING)
+    counts = dict.fromkeys(named)
     return {**data, "macro": macro, "info": data, "summary": {**counts, **data}}
 
 

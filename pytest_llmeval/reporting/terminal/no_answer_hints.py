@@ -1,4 +1,6 @@
-"""What is said of a suite in which many replies held no answer: how many, what the first was, and what may help."""
+"""What is said of a suite in which many replies held no answer, or were cut: how many, what the first was, and what may
+help.
+"""
 
 from __future__ import annotations
 
@@ -34,39 +36,69 @@ _LABELS = {"upper": "[A-Z]", "lower": "[a-z]", "digit": "[0-9]+"}
 
 def has_many(summary: Summary) -> bool:
     """Whether so many replies held no answer that it is worth a line: a tenth, and 3 at least; or all of them."""
-    number = summary.num_no_answer
+    return _are_many(summary.num_no_answer, summary)
+
+
+def _are_many(number: int, summary: Summary) -> bool:
     return 0 < number == summary.num_scored or (number >= _FEW and number * _SHARE >= summary.num_scored)
 
 
 def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """A line for each suite of many replies without an answer, of ``width`` columns; longer ones go on indented.
+    """A line for each suite of many replies without an answer, or cut, of ``width`` columns; longer ones are indented.
 
     ``names`` are the short names of models.
     """
     compared = compared_models(report)
-    suites = {group_of_suite(suite, compared): suite for suite in report.suites if has_many(suite.summary)}
-    if not suites:
-        return
-    first = _first_replies(report.records, suites, compared)
+    suites = {group_of_suite(suite, compared): suite for suite in report.suites}
+    without = {group: suite for group, suite in suites.items() if has_many(suite.summary)}
+    first = _first_replies(report.records, without, compared) if without else {}
     for group, suite in suites.items():
-        line = f"{printable(suite_name(suite, names))}: {_text(suite, first.get(group))}"
-        yield from textwrap.wrap(
-            line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
-        )
+        text = _text(suite, first.get(group)) if group in without else ""
+        if "max_tokens" not in text and (cut := _cut_text(suite)):
+            text = "; ".join(filter(None, (text, cut)))
+        if text:
+            line = f"{printable(suite_name(suite, names))}: {text}"
+            yield from textwrap.wrap(
+                line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
+            )
 
 
-def _first_replies(records: Iterable[Record], groups: Iterable[Group], compared: tuple[str, ...]) -> dict[Group, str]:
+def _cut_text(suite: SuiteReport) -> str:
+    """What is said where many replies were cut; nothing where that did no harm.
+
+    ``letter`` and ``yes_no`` read an answer wherever it stands, and are asked for few tokens: of a reply that is cut
+    before it, it is said that it has none.
+    """
+    summary, accuracy = suite.summary, suite.summary.metrics.get("accuracy")
+    is_right = accuracy is not None and accuracy.value == 1
+    if is_right or suite.info.scorer in ("letter", "yes_no") or not _are_many(summary.num_truncated, summary):
+        return ""
+    number = "1 reply was" if summary.num_truncated == 1 else f"{summary.num_truncated:,} replies were"
+    return f"{number} cut at max_tokens: raise {_limit(suite)}, or end replies with generate.stop"
+
+
+def _limit(suite: SuiteReport) -> str:
+    """The key of the suite that says how many tokens a reply may have."""
+    scorer = suite.info.scorer
+    has_own = scorer == "letter" and suite.info.settings.get("max_tokens") is not None
+    return f"score.{scorer}.max_tokens" if has_own else "generate.max_tokens"
+
+
+def _first_replies(
+    records: Iterable[Record], groups: Iterable[Group], compared: tuple[str, ...]
+) -> dict[Group, Record]:
     missing, found = set(groups), {}
     for record in records:
         if record.no_answer and record.output is not None and (group := group_of_record(record, compared)) in missing:
-            found[group] = record.output
+            found[group] = record
             missing.remove(group)
             if not missing:
                 break
     return found
 
 
-def _text(suite: SuiteReport, reply: str | None) -> str:
+def _text(suite: SuiteReport, first: Record | None) -> str:
+    reply = None if first is None else first.output
     summary, scorer = suite.summary, suite.info.scorer or ""
     missed = _MISSED.get(scorer, "answer")
     if scorer == "letter" and suite.info.settings.get("labels") == "digit":
@@ -78,6 +110,8 @@ def _text(suite: SuiteReport, reply: str | None) -> str:
         shown = printable(repr(shortened(reply, limit=_MAX_REPLY)))
         advice = "a text has to be a JSON list of ids, best first; a program returns documents beside its text"
         return f"{counted}; the first was {shown}; {advice}"
+    if not reply.strip() and first is not None and first.reasoning is not None:
+        return f"{counted}; the first ended in its reasoning: a larger {_limit(suite)} lets the model end it"
     if not reply.strip():
         advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
         return f"{counted}; the first was empty: {advice}"
@@ -89,9 +123,9 @@ def _advice(suite: SuiteReport, reply: str) -> str:
     settings, scorer = suite.info.settings, suite.info.scorer
     filters = settings.get("filters")
     word = "try other filters than the suite's" if filters else "try filters"
-    if re.search("</?think>", reply) and not _drops_reasoning(filters):
+    if re.search("</?think>", reply) and not suite.info.splits_reasoning and not _drops_reasoning(filters):
         more = "" if "</think>" in reply else ", and a larger generate.max_tokens: the model was still thinking"
-        return f"try filters: [drop_reasoning]{more}"
+        return f"try generate.reasoning: true, or filters: [drop_reasoning]{more}"
     for pattern in _patterns(scorer, settings):
         if re.search(pattern, reply):
             return f"{word}: [{{regex: '{pattern}'}}]"

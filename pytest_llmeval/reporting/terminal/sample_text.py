@@ -74,7 +74,7 @@ def bounded_lines(record: Record) -> Iterator[str]:
     for name, text in sample_fields(record, prompt=is_kept, whole=False):
         if name == "scores" or (name in ("prompt", "question") and name != shown):
             continue
-        if name in ("prompt", "question", "output"):
+        if name in ("prompt", "question", "reasoning", "output"):
             lines = printable(text, keep="\n").split("\n")
             if len(lines) > 2 * _END_LINES + 1:
                 left_out = f"… {len(lines) - 2 * _END_LINES:,} lines …"
@@ -126,6 +126,8 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     found = record.details.get("documents")  # of a search, which writes nothing
     yield from replies
     yield from _steps(record, whole=whole)
+    if record.reasoning and not replies:
+        yield "reasoning", record.reasoning
     if record.output is not None and not replies and (record.output or not isinstance(found, list)):
         yield "output", record.output
     if record.answer is not None:
@@ -152,6 +154,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
 def _replies(record: Record) -> Iterator[tuple[str, str]]:
     """Each reply of a sample that was asked several times, with what it was judged to be."""
     outputs, epochs = record.details.get("outputs"), record.details.get("epochs")
+    reasonings = record.details.get("reasonings")
     if not isinstance(outputs, list) or not isinstance(epochs, list) or len(outputs) != len(epochs):
         return
     for number, (output, epoch) in enumerate(zip(outputs, epochs, strict=True), start=1):
@@ -160,6 +163,8 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
             return
         judged = epoch if isinstance(epoch, dict) else {}
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
+        if isinstance(reasonings, list) and number <= len(reasonings) and reasonings[number - 1]:
+            yield f"reasoning {number} of {len(outputs)}", shortened(as_text(reasonings[number - 1]), limit=_MAX_REPLY)
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
 
 

@@ -84,6 +84,8 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
     }
     if summary.num_no_answer:
         counts.setdefault("no answer", summary.num_no_answer)
+    if summary.num_truncated:
+        counts["cut at max_tokens"] = summary.num_truncated
     if summary.num_unscored:
         counts["unscored"] = summary.num_unscored
     if suite.num_skipped:

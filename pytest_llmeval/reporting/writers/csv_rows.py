@@ -19,6 +19,7 @@ COLUMNS = (
     *("suite", "model", "id", "category", "cluster", "status", "answer", "target", "no_answer", "chance"),
     *("num_prompt_tokens", "num_tokens", "seconds", "cost"),
     *("question", "choices", "prompt", "output", "reason", "details", "nodeid", "fingerprint"),
+    *("reasoning", "num_truncated"),
 )
 """Fields of a record that are columns, before those of its values."""
 

@@ -21,7 +21,7 @@ _BATCH = 5_000
 """Samples that are held at once."""
 
 _FLOATS = ("chance", "seconds", "cost")
-_INTEGERS = ("num_prompt_tokens", "num_tokens")
+_INTEGERS = ("num_prompt_tokens", "num_tokens", "num_truncated")
 _OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
 """Columns that are no text."""
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+)
 
 from pytest_llmeval.suites.format.dataset_spec import FieldRule, RowsSpec
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse
+from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse, refuse_here
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, NAMED_TAGS, Tags
+from pytest_llmeval.text.wording import expected_one_of, quoted
 
 __all__ = ["FewshotSpec", "GenerateSpec", "PromptSpec"]
 
@@ -88,6 +97,48 @@ def _stop_text(value: str) -> str:
     return value
 
 
+def _tags(value: object) -> Tags | None:
+    """None for the default, which ``true`` is too; no tags for ``false``."""
+    if value is None or isinstance(value, bool):
+        return () if value is False else None
+    entries = (value,) if isinstance(value, str) else value
+    if not isinstance(entries, list | tuple):
+        raise expected_here("true, false, or a list of names and of pairs of tags")
+    tags = tuple(_pair(entry, place) for place, entry in enumerate(entries))
+    return None if tags == DEFAULT_TAGS else tags
+
+
+def _pair(entry: object, place: int) -> tuple[str, str]:
+    if isinstance(entry, str):
+        if entry not in NAMED_TAGS:
+            found = f"there are no tags {quoted(entry)}{expected_one_of(entry, NAMED_TAGS)}"
+            raise refuse_here(f"{found}; your own are a pair: [<open>, </open>]", place)
+        return NAMED_TAGS[entry]
+    match entry:
+        case [str(begin), str(end)] if begin.strip() and end.strip() and begin != end:
+            return begin, end
+    raise refuse_here("expected a name, or an opening and another closing tag: [<open>, </open>]", place)
+
+
+_TAG: dict[str, Any] = {"type": "string", "pattern": r"\S"}
+_TAGS_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "boolean"},
+        {"enum": list(NAMED_TAGS)},
+        {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"enum": list(NAMED_TAGS)},
+                    {"type": "array", "items": _TAG, "minItems": 2, "maxItems": 2, "uniqueItems": True},
+                ]
+            },
+        },
+        {"type": "null"},
+    ]
+}
+
+
 class GenerateSpec(Spec):
     """How replies are generated."""
 
@@ -113,3 +164,22 @@ class GenerateSpec(Spec):
         description="Above temperature 0, sample from the likeliest tokens whose probabilities sum to this.",
     )
     seed: int = Field(0, description="Decides what is sampled when the temperature is above 0.")
+    reasoning: Annotated[Tags | None, BeforeValidator(_tags), WithJsonSchema(_TAGS_SCHEMA)] = Field(
+        None,
+        description="Tags around the reasoning that a model writes before its answer, which is split off the reply; "
+        "stop applies behind it. By default those of think, thinking, reasoning, harmony (gpt-oss), mistral and kimi, "
+        "and what the chat template opened; false leaves replies whole. Of the fingerprint only with tags of its own.",
+    )
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of reasoning; none where replies are left whole."""
+        return DEFAULT_TAGS if self.reasoning is None else self.reasoning
+
+    @model_serializer(mode="wrap")
+    def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without tags of its own, as it was before there was such a key: see ``SuiteInfo.splits_reasoning``."""
+        values: dict[str, Any] = handler(self)
+        if not self.reasoning:
+            values.pop("reasoning", None)
+        return values

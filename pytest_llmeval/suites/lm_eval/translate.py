@@ -194,6 +194,7 @@ def _generation(task: TaskFile) -> dict[str, tuple[Any, Keys]]:
         "max_tokens": max_tokens,
         "stop": (stops, (*_GENERATION, "until")),
         "temperature": (temperature, (*_GENERATION, "temperature")),
+        "reasoning": (False, _GENERATION),  # lm-eval scores the whole of a reply
     }
     if temperature > 0 and given.top_p is not None:
         settings["top_p"] = (given.top_p, (*_GENERATION, "top_p"))

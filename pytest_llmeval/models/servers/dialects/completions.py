@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import (
@@ -353,7 +354,6 @@ def text_of(holder: Mapping[str, Any], key: str) -> str:
 _ENDED_BY_SERVER = re.compile(
     r"content_?filter|safety|recitation|prohibited|block|error|abort|cancel|time_?out|insufficient"
 )
-_ENDED_BY_LIMIT = re.compile(r"length|max_?tokens|context_window")
 
 
 def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
@@ -364,7 +364,7 @@ def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
     reason = str(choice.get("finish_reason") or "").lower()
     if _ENDED_BY_SERVER.search(reason):
         raise RequestError(f"the reply was ended by the server: {one_line(reason, 120)}")
-    return "length" if _ENDED_BY_LIMIT.search(reason) else "stop"
+    return "length" if ended_at_limit(reason) else "stop"
 
 
 def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -134,7 +134,7 @@ def _rank(record: Record) -> int:
 
 
 def _size(record: Record) -> int:
-    texts = (record.question, record.output, record.answer, record.reason)
+    texts = (record.question, record.output, record.reasoning, record.answer, record.reason)
     details = json.dumps(record.details) if record.details else ""
     lengths = [len(text) for text in (*texts, *record.choices, as_text(record.prompt), details) if text is not None]
     return 200 + sum(min(length, _MAX_TEXT) for length in lengths)
@@ -348,6 +348,7 @@ def _shown(record: Record) -> dict[str, JSON]:
         for name, value in (
             ("prompt tokens", record.num_prompt_tokens),
             ("tokens", record.num_tokens),
+            ("replies cut at max_tokens", record.num_truncated),
             ("seconds", record.seconds),
             ("cost", record.cost),
             ("judge's requests", record.num_judge_requests),

@@ -11,8 +11,8 @@ The first of four places that holds an answer decides:
 Where a place holds several different answers, one that it says to be right counts, or one that it begins with and sets
 apart; else the reply has none, since it is not clear which is meant. White space,
 quotes, brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the
-reply: there a base model goes on with a question of its own. What stands in ``<think>`` is no part of it. Every search
-takes time in proportion to the text.
+reply: there a base model goes on with a question of its own. Every search takes time
+in proportion to the text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def stated_answer(text: str, at_start: Callable[[str], T | None], among: Callabl
 
     ``at_start`` gives the one answer that a text begins with, ``among`` all the different ones that stand in it.
     """
-    text = _without_reasoning(text)
     following = _NEXT_QUESTION.search(text)
     reply = text if following is None else text[: following.start()]
     box = last_box(reply)
@@ -57,14 +56,6 @@ def stated_answer(text: str, at_start: Callable[[str], T | None], among: Callabl
         if found is not None or several:
             return found
     return at_start(reply) or _only(among(reply[after:]))
-
-
-def _without_reasoning(text: str) -> str:
-    """What follows the last ``</think>``; nothing where the reply is a ``<think>`` that was never closed."""
-    _, closed, rest = text.rpartition("</think>")
-    if closed:
-        return rest
-    return "" if text.lstrip().startswith("<think>") else text
 
 
 def _sentence(reply: str, start: int) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.types import JSON, Response, Score, Status, as_builtin, finite_number
+from pytest_llmeval.types import JSON, GenerateResponse, Response, Score, Status, as_builtin, finite_number
 
-__all__ = ["checked", "judging", "shown_score"]
+__all__ = ["checked", "judging", "never_right", "shown_score"]
 
 _MAX_REASON = 200
 """Reasons are counted: one that tells a story is a story of one sample."""
@@ -23,9 +24,31 @@ _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Asking:
-    """The scorer's ``asking``, with its score checked. What goes around another scorer has checked that one's."""
+    """The scorer's ``asking``, with its score checked. What goes around another scorer has checked that one's.
+
+    A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.
+    """
     score = yield from scorer.asking(presented, responses)
-    return score if isinstance(scorer, ScorerWrapper) else checked(score, scorer.name)
+    if isinstance(scorer, ScorerWrapper):
+        return score
+    score = checked(score, scorer.name)
+    if len(responses) != 1 or not isinstance(responses[0], GenerateResponse) or not responses[0].is_unfinished:
+        return score
+    return score if score.status == "unscored" else replace(never_right(score), no_answer=True, answer=None, vote=None)
+
+
+def never_right(score: Score) -> Score:
+    """The score of an empty reply, which may be what is expected, for a reply without an answer, which never is."""
+    if score.status != "correct":
+        return score
+    return replace(score, status="wrong", values={name: _lowest(name, value) for name, value in score.values.items()})
+
+
+def _lowest(name: str, value: float) -> float:
+    metric = definition(name)
+    if metric.kind == "proportion":
+        return 0.0
+    return metric.lowest if metric.higher_is_better and math.isfinite(metric.lowest) else value
 
 
 def checked(score: object, scorer: str) -> Score:

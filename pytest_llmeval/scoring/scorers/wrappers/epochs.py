@@ -22,7 +22,7 @@ from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, Ask, GenerateRequest, Prompt, Request, Response, Score, Status
+from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Prompt, Request, Response, Score, Status
 
 __all__ = ["COUNTING_REDUCTIONS", "EpochsScorer", "deciding_epoch", "pass_at_k", "pass_hat_k"]
 
@@ -159,7 +159,7 @@ class EpochsScorer(ScorerWrapper):
             return (yield from self.inner.judging(presented, responses))
         score = yield from judging(self.inner, presented, responses)
         if self.vote == "text":
-            return reply(responses), score
+            return reply(responses) if _has_answered(responses) else None, score
         return (score.answer if score.vote is None else score.vote), score
 
     def _reduced(self, scores: Sequence[Score], votes: Sequence[str | None]) -> Score:
@@ -176,6 +176,11 @@ class EpochsScorer(ScorerWrapper):
         shown: list[JSON] = [shown_score(score, with_values=score.status == "scored") for score in scores]
         details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
         return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)
+
+
+def _has_answered(responses: Sequence[Response]) -> bool:
+    """Whether no reply ended inside of its reasoning."""
+    return not any(isinstance(response, GenerateResponse) and response.is_unfinished for response in responses)
 
 
 def deciding_epoch(score: Score) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,9 @@ import regex
 
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, finished
-from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
-from pytest_llmeval.scoring.scorers.wrappers.checking import judging
+from pytest_llmeval.scoring.scorers.wrappers.checking import judging, never_right
 from pytest_llmeval.suites.format.filters_spec import (
     AfterFilter,
     BeforeFilter,
@@ -342,24 +340,9 @@ class FilteredScorer(ScorerWrapper):
         ]
         score = yield from judging(self.inner, presented, filtered)
         if left is None:
-            score = _never_right(score)
+            score = never_right(score)
         if score.status not in ("correct", "unscored") and not (left or "").strip():
             score = dataclasses.replace(score, no_answer=True, answer=None)
         if left not in (text, score.answer):
             score = dataclasses.replace(score, details={**score.details, "filtered": left})
         return left, score
-
-
-def _never_right(score: Score) -> Score:
-    """The score of an empty reply, which may be what is expected, for a reply without an answer, which never is."""
-    if score.status != "correct":
-        return score
-    values = {name: _lowest(name, value) for name, value in score.values.items()}
-    return dataclasses.replace(score, status="wrong", values=values)
-
-
-def _lowest(name: str, value: float) -> float:
-    metric = definition(name)
-    if metric.kind == "proportion":
-        return 0.0
-    return metric.lowest if metric.higher_is_better and math.isfinite(metric.lowest) else value

@@ -309,6 +309,10 @@ class PairwiseSettings(PromptedSettings):
         return isinstance(self.against, AgainstBaseline)
 
     @property
+    def column_of_reply(self) -> str | None:
+        return self.against if isinstance(self.against, str) else None
+
+    @property
     def why_alone(self) -> tuple[str, Keys] | None:
         """With a baseline's replies the suite's fingerprint changes with each baseline, for all of its scorers."""
         if not self.needs_baseline:

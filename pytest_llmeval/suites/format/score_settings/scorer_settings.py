@@ -76,6 +76,11 @@ class ScorerSettings(Spec):
         """Whether replies are compared with those of the session's baseline."""
         return False
 
+    @property
+    def column_of_reply(self) -> str | None:
+        """The column of another reply, with which that of the model is compared; None where there is none."""
+        return None
+
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
         """What to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
         return "use a scorer that reads a reply"
