@@ -114,7 +114,7 @@ def test_its_own_report_can_be_the_next_baseline(project: pytest.Pytester) -> No
     assert result.ret == 0, result.stdout.str()
     gate = baseline_gate(project, "next.json")
     assert (gate["outcome"], gate["value"], gate["regression"]["baseline"]) == ("passed", 0.5, 0.5)
-    assert records_of(project, "next.json")["s1"]["details"]["other_reply"] == "<think>so</think>better"
+    assert records_of(project, "next.json")["s1"]["details"]["other_reply"] == "better"
     fingerprints = {report_of(project, name)["suites"][0]["fingerprint"] for name in ("new.json", "next.json")}
     assert len(fingerprints) == 2, "the replies that it is compared with are part of it"
 
@@ -167,7 +167,8 @@ def test_questions_that_the_baseline_does_not_say(project: pytest.Pytester) -> N
 
 def test_filters_hold_for_both_replies(project: pytest.Pytester) -> None:
     assert project.runpytest_inprocess(*ALONE, NEW, EXACT, "--llm-report=old.json", "pairs.yaml").ret == 0
-    project.makefile(".yaml", pairs=SUITE + PAIRWISE + "filters: [drop_reasoning]\n")
+    whole = "generate: {reasoning: false}\n"
+    project.makefile(".yaml", pairs=SUITE + PAIRWISE + whole + "filters: [drop_reasoning]\n")
     result = project.runpytest_inprocess(*ALONE, NEW, JUDGE, BASELINE, REPORT, "pairs.yaml")
     assert result.ret == 0, result.stdout.str()
     assert records_of(project)["s1"]["details"]["other_reply"] == "better"

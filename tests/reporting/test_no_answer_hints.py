@@ -106,8 +106,8 @@ def test_the_summary_has_it_from_records_without_their_texts() -> None:
 
 
 def test_a_reply_that_ended_in_its_reasoning_names_the_key_to_raise() -> None:
-    ended = {"output": "", "reasoning": "Maybe 41. Or", "no_answer": True, "status": "wrong", "num_truncated": 1}
-    whole = make_report([make_record(id_=f"s{place}", **ended) for place in range(4)])
+    ended: dict[str, Any] = {"output": "", "reasoning": "Maybe 41. Or", "no_answer": True, "num_truncated": 1}
+    whole = make_report([make_record(id_=f"s{place}", status="wrong", **ended) for place in range(4)])
     expected = "4 of 4 replies had no answer; the first ended in its reasoning: a larger generate.max_tokens lets the "
     for made in (whole, replace(whole, records=tuple(map(without_texts, whole.records)))):
         (line,) = lines(made)
