@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.reasoning import without_reasoning
 from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.detection import DIALECT_CLASSES
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair, seed_of
 from pytest_llmeval.models.servers.dialects.echo import is_greedy
 from pytest_llmeval.models.servers.replies import Reply, TimedReply
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 
 PAIR = EncodedPair((0, 11), (12, 13))
@@ -66,6 +69,10 @@ def chat_reply(**message: Any) -> dict[str, Any]:
     reason = message.pop("finish", "stop")
     choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
     return {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
+
+
+def anthropic_reply(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> dict[str, Any]:
+    return {"content": [*blocks], "stop_reason": stop_reason, "usage": {"input_tokens": 5, "output_tokens": 2}}
 
 
 def echo(tokens: list[str], logprobs: list[Any], **more: Any) -> dict[str, Any]:
@@ -251,11 +258,90 @@ def test_reasoning_does_not_meet_stop_strings() -> None:
     assert ["stop" in body for body in client.bodies] == [True, False]
 
 
-def test_reasoning_alone_is_no_reply() -> None:
-    reply = chat_reply(content=None, reasoning_content="Hm …")
-    reply["choices"][0]["finish_reason"] = "length"
-    with pytest.raises(RequestError, match="reasoning took all of its max_tokens"):
-        generate("vllm", reply, GenerateRequest(CHAT))
+THINKS = GenerateRequest(CHAT, stop=("\n\n",), reasoning=DEFAULT_TAGS)
+
+
+def with_usage(reply: dict[str, Any], num_reasoning_tokens: int) -> dict[str, Any]:
+    return {**reply, "usage": {"completion_tokens_details": {"reasoning_tokens": num_reasoning_tokens}}}
+
+
+OLLAMA = {"message": {"content": "", "thinking": "Hm …"}, "done_reason": "length", "eval_count": 9}
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "reasoning"),
+    [
+        ("vllm", chat_reply(content=None, reasoning_content="Hm …", finish="length"), "Hm …"),
+        ("vllm", chat_reply(content="", reasoning="Hm …", finish="length"), "Hm …"),
+        ("openai", with_usage(chat_reply(content="", finish="length"), 9), ""),
+        ("anthropic", anthropic_reply({"type": "thinking", "thinking": "Hm …"}, stop_reason="max_tokens"), "Hm …"),
+        ("ollama", OLLAMA, "Hm …"),
+    ],
+)
+def test_a_reply_that_ended_in_its_reasoning(name: str, reply: dict[str, Any], reasoning: str) -> None:
+    response, client = generate(name, reply, replace(THINKS, stop=()))
+    assert (response.text, response.reasoning, response.is_unfinished) == ("", reasoning, True)
+    assert response.finish_reason == "length"
+    assert sum("messages" in body for body in client.bodies) == 1
+
+
+def test_a_refusal_is_no_reasoning() -> None:
+    reply = chat_reply(content=None, refusal="I will not.", reasoning_content="Hm …")
+    with pytest.raises(RequestError, match=r"the model refused \(I will not\.\)"):
+        generate("vllm", reply, THINKS)
+
+
+def asked_twice(whole: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """A server that looks for stop strings everywhere in a text."""
+
+    def reply(body: Mapping[str, Any]) -> dict[str, Any]:
+        starts = [whole.find(stop) for stop in body.get("stop", ()) if stop in whole]
+        text = whole[: min(starts, default=len(whole))]
+        return chat_reply(content=text) if "messages" in body else completion(text)
+
+    return reply
+
+
+def completion(text: str) -> dict[str, Any]:
+    return {"choices": [{"text": text, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("prompt", [CHAT, "Hello"])
+@pytest.mark.parametrize("whole", ["<think>Two\n\nand two</think>\n\n4\n\nSure.", "<think>Two</think>\n\n4\n\nSure."])
+def test_tags_in_texts_do_not_meet_stop_strings(prompt: Any, whole: str) -> None:
+    """Nor does the white space behind them. Later requests of the same kind have no stop strings."""
+    client = FakeClient(asked_twice(whole))
+    dialect = dialect_of("vllm")
+    request = replace(THINKS, prompt=prompt)
+    for _ in range(2):
+        response = asyncio.run(dialect.generate(cast("Client", client), request))
+        assert without_reasoning(request, response).text == "4"
+        assert (response.text, response.finish_reason) == (whole.removesuffix("\n\nSure."), "stop")
+    assert ["stop" in body for body in client.bodies] == [True, False, False]
+    other = asyncio.run(dialect.generate(cast("Client", client), replace(request, prompt=("Hi", CHAT)[prompt != CHAT])))
+    assert other.text == response.text
+    assert ["stop" in body for body in client.bodies[3:]] == [True, False]
+
+
+def test_without_tags_stop_strings_are_sent_and_apply_everywhere() -> None:
+    response, client = generate("vllm", asked_twice("<think>Two\n\nand two</think>4"), replace(THINKS, reasoning=()))
+    assert response.text == "<think>Two"
+    assert [body["stop"] for body in client.bodies] == [["\n\n"]]
+
+
+def test_what_the_servers_template_opens() -> None:
+    """Where it is known that it does, replies begin inside of reasoning, and stop strings are never sent."""
+    client = FakeClient(asked_twice("Two\n\nand two</think>4\n\nSure."))
+    response = asyncio.run(dialect_of("vllm").generate(cast("Client", client), THINKS, "<think>"))
+    assert (response.tagged, "stop" in client.bodies[0]) == ("<think>Two\n\nand two</think>4", False)
+    assert without_reasoning(THINKS, response).text == "4"
+    client = FakeClient(chat_reply(content="Two\n\nand", finish="length"))
+    response = asyncio.run(dialect_of("vllm").generate(cast("Client", client), THINKS, "<think>"))
+    found = without_reasoning(THINKS, response)
+    assert (found.text, found.reasoning, found.is_unfinished) == ("", "Two\n\nand", True)
+    told = FakeClient(chat_reply(content="\n\n4\n\nSure.", reasoning_content="Two"))
+    response = asyncio.run(dialect_of("vllm").generate(cast("Client", told), THINKS, "<think>"))
+    assert (response.text, response.reasoning, response.tagged) == ("4", "Two", None)
 
 
 def test_fields_that_a_model_refuses() -> None:
@@ -342,10 +428,6 @@ def test_each_epoch_has_a_seed_of_its_own() -> None:
     assert len(set(seeds)) == 4
     assert seeds[0] == 3
     assert {seed_of(GenerateRequest("a", seed=3, epoch=epoch)) for epoch in range(4)} == {3}
-
-
-def anthropic_reply(*blocks: dict[str, Any], stop_reason: str = "end_turn") -> dict[str, Any]:
-    return {"content": [*blocks], "stop_reason": stop_reason, "usage": {"input_tokens": 5, "output_tokens": 2}}
 
 
 def test_anthropic() -> None:

@@ -220,7 +220,8 @@ def test_reasoning_is_kept_apart_from_the_reply(connect: Connect, demo: Any) -> 
     request = GenerateRequest((Message(role="user", content="What is 3 + 4?"),), max_tokens=12, stop=("First",))
     with StubServer("vllm", faults=["reasoning"]) as stub:
         (found,) = connect(stub).generate([request])
-    assert found.text == demo.generate([request])[0].text
+    assert found.text == demo.generate([request])[0].text.lstrip()
+    assert found.reasoning == "Let me think.\n\nFirst:"
 
 
 def test_a_prompt_that_the_server_cuts_is_an_error(connect: Connect) -> None:

@@ -52,6 +52,8 @@ class ServerModel(UniformBackend):
     did not answer at the start why.
     """
 
+    has_stops_behind_reasoning = True
+
     def __init__(
         self,
         identity: ModelIdentity,
@@ -257,7 +259,7 @@ async def _ask(question: Question, replica: Replica) -> _Answers:
 
 
 async def _ask_text(question: Text, replica: Replica) -> GenerateResponse:
-    response = await replica.dialect.generate(replica.client, question.request)
+    response = await replica.dialect.generate(replica.client, question.request, question.opened)
     sent = question.num_prompt_tokens
     if sent is not None and response.num_prompt_tokens not in (0, sent):
         raise RequestError(

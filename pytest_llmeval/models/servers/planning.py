@@ -14,6 +14,7 @@ from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.huggingface.batches import rolling_windows
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair
 from pytest_llmeval.models.servers.verdict import Verdict
+from pytest_llmeval.text.reasoning import Tags, opened_by
 from pytest_llmeval.types import (
     EmbeddingRequest,
     GenerateRequest,
@@ -27,17 +28,21 @@ from pytest_llmeval.types import (
 __all__ = ["Embedded", "Options", "Pair", "Planner", "Question", "Text", "Windows"]
 
 
+_SHORT_CHAT = (Message(role="user", content="a"),)
 _MOST_TOKENS = 100
 """Options in one request; vLLM takes 128."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known."""
+    """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known.
+    ``opened`` is the tag of reasoning with which the server's chat template has the reply begin.
+    """
 
     places: tuple[int, ...]
     request: GenerateRequest
     num_prompt_tokens: int | None
+    opened: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class Planner:
         self._max_length = min(filter(None, (wanted_length, max_length)), default=None)
         self._window_length = min(filter(None, (wanted_length, max_length and max_length - 2)), default=None)
         self._adds_bos: bool | None = None
+        self._chat_end: str | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
         """The questions that these requests, each with its place, come to, and the errors of the others."""
@@ -218,7 +224,7 @@ class Planner:
             if not _is_begun(prompt) or self._dialect.continues_chat or self._dialect.is_hosted:
                 if self._verdict.chat is not None:
                     raise RequestError(f"the self-test has refused this server's chats: {self._verdict.chat}")
-                return Text((place,), request, None)
+                return Text((place,), request, None, self._opened(request.reasoning))
             prompt = self._continued(prompt)
         else:
             prompt = self._without_bos(prompt)
@@ -229,6 +235,15 @@ class Planner:
             count = len(self._encoder.prompt(prompt))
             self._check_room(count, request.max_tokens)
         return Text((place,), replace(request, prompt=prompt), count)
+
+    def _opened(self, tags: Tags) -> str:
+        """The tag of reasoning that the chat template opens, as far as it is known here; the empty text for none."""
+        if self._chat_end is None:
+            try:
+                self._chat_end = "" if self._encoder is None else self._encoder.render(_SHORT_CHAT)
+            except RequestError:  # no template, or none that is told
+                self._chat_end = ""
+        return opened_by(self._chat_end, tags) if tags else ""
 
     def _continued(self, prompt: tuple[Message, ...]) -> str:
         """A chat whose last turn the assistant has begun, rendered here for a server that cannot continue one."""

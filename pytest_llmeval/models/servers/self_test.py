@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Encoder
 from pytest_llmeval.models.servers.client import RequestRefused
-from pytest_llmeval.models.servers.dialects.base import WEAKER, Dialect, ReasoningOnlyError, Written
+from pytest_llmeval.models.servers.dialects.base import WEAKER, Dialect, Written
 from pytest_llmeval.models.servers.loglikelihood_checks import PROBES, LoglikelihoodChecks
 from pytest_llmeval.models.servers.verdict import Disobeyed, Untrue, Verdict, raise_if_passing, reason_of
 from pytest_llmeval.types import JSON, GenerateRequest, Message
@@ -139,8 +139,6 @@ async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
     try:
         for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
             _check_length(await dialect.write(client, limited), limited)
-    except ReasoningOnlyError:
-        return None
     except (RequestError, Untrue) as error:
         raise_if_passing(error, client, "of chats")
         return reason_of(error)

@@ -62,7 +62,8 @@ class Anthropic(Dialect):
         texts = [block.get("text") for block in blocks if block.get("type") == "text"]
         if not all(isinstance(text, str) for text in texts):
             raise RequestError("the server's reply has something else than text in a text's place")
-        if not texts and reason != "stop_sequence":
+        reasoning = "".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking")
+        if not texts and not reasoning and reason != "stop_sequence":
             raise RequestError(f"the server's reply has no text (it ended with {reason}); is max_tokens large enough?")
         usage = reply.get("usage")
         counts = usage if isinstance(usage, dict) else {}
@@ -74,6 +75,6 @@ class Anthropic(Dialect):
             num_prompt_tokens=sum(count for count in read if isinstance(count, int)) or None,
             num_tokens=written if isinstance(written, int) else None,
             seconds=seconds,
-            reasoning="".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking"),
+            reasoning=reasoning or None,
             **served_by(reply),
         )

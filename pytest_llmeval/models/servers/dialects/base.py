@@ -6,12 +6,14 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.reasoning import opened_in, without_reasoning
 from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.text.reasoning import cut_behind_reasoning
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
@@ -32,7 +34,6 @@ __all__ = [
     "Found",
     "JSONWay",
     "NextLogprobs",
-    "ReasoningOnlyError",
     "Sampled",
     "Scored",
     "TextPair",
@@ -40,7 +41,6 @@ __all__ = [
     "as_messages",
     "checked_logprob",
     "choose_model",
-    "cut_at_stop",
     "looked_up",
     "seed_of",
     "text_at",
@@ -50,16 +50,6 @@ __all__ = [
 _ROUNDING = 1e-3
 _LOWEST = -9999.0
 """vLLM writes this where a logprob is minus infinity."""
-
-
-class ReasoningOnlyError(RequestError):
-    """A reply that ended before the model had finished its reasoning."""
-
-    def __init__(self, max_tokens: int) -> None:
-        super().__init__(
-            f"the model's reasoning took all of its max_tokens ({max_tokens}), and there is no reply; "
-            "raise generate.max_tokens"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +131,35 @@ class NextLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A reply as the server gave it: ``text`` may go on after a stop string. ``reasoning`` is what came before it."""
+    """A reply as the server gave it: ``text`` may go on after a stop string.
+
+    ``reasoning`` is what came before it, where the server tells it apart; the empty text where it says no more than
+    that there was some.
+    """
 
     text: str
     finish_reason: Literal["stop", "length"]
     num_prompt_tokens: int | None
     num_tokens: int | None
     seconds: float
-    reasoning: str = ""
+    reasoning: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
 
-    def response(self, stop: Sequence[str]) -> GenerateResponse:
-        """The reply up to the first stop string."""
-        text = cut_at_stop(self.text, stop)
+    def response(self, request: GenerateRequest, opened: str = "") -> GenerateResponse:
+        """The reply up to its first stop string behind the reasoning. ``opened`` is the tag that the chat template has
+        opened, where that is known.
+        """
+        is_apart = self.reasoning is not None
+        whole = self.text.lstrip() if is_apart else self.text
+        opened = "" if is_apart else opened or opened_in(request.prompt, request.reasoning)
+        text, was_cut = cut_behind_reasoning(whole, request.stop, () if is_apart else request.reasoning, opened)
         return GenerateResponse(
             text=text,
-            finish_reason="stop" if len(text) < len(self.text) else self.finish_reason,
+            finish_reason="stop" if was_cut else self.finish_reason,
+            reasoning=self.reasoning,
+            is_unfinished=is_apart and not whole,
+            tagged=f"{opened}{text}" if opened else None,
             num_prompt_tokens=self.num_prompt_tokens or 0,
             num_tokens=self.num_tokens or 0,
             seconds=self.seconds,
@@ -178,7 +180,8 @@ class Dialect(ABC):
     A setting that the server's API refuses by name is left out from then on and kept in ``left_out``.
     ``forces_tokens``: the self-test has found that ``score_forced`` gives the numbers of ``score``. ``json_way`` is how
     the server is asked for a reply that follows a JSON schema; once ``is_json_way_known`` it stays. ``vector_length``:
-    numbers in an embedding, as the first had them.
+    numbers in an embedding, as the first had them. ``reasons``: whether its model has been seen to reason before it
+    answers chats (True), and texts (False).
     """
 
     name: ClassVar[str]
@@ -201,7 +204,7 @@ class Dialect(ABC):
         self.extra_body = dict(extra_body or {})
         self.max_tokens_field = max_tokens_field or "max_tokens"
         self.left_out: dict[str, str] = {}
-        self.sends_stop_to_chats = True
+        self.reasons: set[bool] = set()
         self.json_way: JSONWay = "text"
         self.is_json_way_known = True
         self.forces_tokens = False
@@ -217,9 +220,24 @@ class Dialect(ABC):
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         """Have the model write a text. Raises ``RequestError``."""
 
-    async def generate(self, client: Client, request: GenerateRequest) -> GenerateResponse:
-        """The reply to a request, cut at its first stop string. Raises ``RequestError``."""
-        return (await self.write(client, request)).response(request.stop)
+    async def generate(self, client: Client, request: GenerateRequest, opened: str = "") -> GenerateResponse:
+        """The reply to a request, cut at its first stop string behind the reasoning. Raises ``RequestError``.
+
+        Servers look for stop strings in a model's reasoning too, and would end it there. The first reply to a chat, or
+        to a text, that has reasoning shows that this is such a model: from then on its replies are cut here only, and
+        one that has no answer is asked for again. ``opened``: the chat template opens the reasoning with this tag.
+        """
+        is_chat = isinstance(request.prompt, tuple)
+        if opened:
+            self.reasons.add(is_chat)
+        asked = replace(request, stop=()) if is_chat in self.reasons else request
+        response = (await self.write(client, asked)).response(request, opened)
+        found = without_reasoning(request, response)
+        if asked.stop and "stop" not in self.left_out and found.reasoning is not None:
+            self.reasons.add(is_chat)
+            if found.finish_reason == "stop" and not found.text.strip():
+                response = (await self.write(client, replace(request, stop=()))).response(request, opened)
+        return response
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
         """The logprobs of a continuation's tokens. Raises ``RequestError``."""
@@ -344,12 +362,6 @@ def as_messages(prompt: Prompt) -> list[JSON]:
     """A chat's turns as APIs take them; a text is one turn of the user."""
     turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
     return [{"role": turn.role, "content": turn.content} for turn in turns]
-
-
-def cut_at_stop(text: str, stop: Sequence[str]) -> str:
-    """``text`` up to the first of the stop strings in it."""
-    starts = [start for string in stop if string and (start := text.find(string)) >= 0]
-    return text[: min(starts)] if starts else text
 
 
 def seed_of(request: GenerateRequest) -> int:

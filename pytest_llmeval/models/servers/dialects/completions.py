@@ -18,7 +18,6 @@ from pytest_llmeval.models.servers.dialects.base import (
     Dialect,
     Found,
     JSONWay,
-    ReasoningOnlyError,
     Sampled,
     Written,
     as_messages,
@@ -114,29 +113,20 @@ class CompletionsDialect(Dialect):
         return fields
 
     async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
-        """A reply to a chat.
-
-        Servers look for stop strings in a model's reasoning too, and would end it there. The first reply that has
-        reasoning shows that this is such a model: it is asked again, and from then on its replies are cut here only.
-        """
+        """A reply to a chat. One that ended inside of its reasoning has an empty text."""
         fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
-        if not self.sends_stop_to_chats:
-            fields.pop("stop", None)
         reply, seconds = await self.post_chat(client, "/chat/completions", fields, request)
         choice = only_choice(reply)
         message = choice.get("message")
         if not isinstance(message, dict):
             raise RequestError("the server's reply has no message")
-        reasoning = next(
-            (r for key in ("reasoning_content", "reasoning") if isinstance(r := message.get(key), str)), ""
-        )
-        if reasoning and "stop" in fields and "stop" not in self.left_out:
-            self.sends_stop_to_chats = False
-            return await self.write_chat(client, request)
-        is_empty = not message.get("content") and choice.get("finish_reason") == "length"
-        if is_empty and (reasoning or has_reasoned(reply)):
-            raise ReasoningOnlyError(request.max_tokens)
-        return self.written(reply, choice, text_of(message, "content"), seconds, reasoning)
+        found = (message.get(key) for key in ("reasoning_content", "reasoning"))
+        reasoning = next((text for text in found if isinstance(text, str) and text), None)
+        if reasoning is None and finish_reason_of(choice) == "length" and has_reasoned(reply):
+            reasoning = ""  # which the server does not show
+        is_empty = reasoning is not None and message.get("content") is None and message.get("refusal") is None
+        text = "" if is_empty else text_of(message, "content")
+        return self.written(reply, choice, text, seconds, reasoning)
 
     async def post_chat(
         self, client: Client, path: str, fields: Mapping[str, JSON], request: GenerateRequest
@@ -264,7 +254,12 @@ class CompletionsDialect(Dialect):
         return found
 
     def written(
-        self, reply: Mapping[str, Any], choice: Mapping[str, Any], text: str, seconds: float, reasoning: str = ""
+        self,
+        reply: Mapping[str, Any],
+        choice: Mapping[str, Any],
+        text: str,
+        seconds: float,
+        reasoning: str | None = None,
     ) -> Written:
         """The reply in the form that all dialects share. Raises ``RequestError``."""
         num_prompt_tokens, num_tokens = usage_of(reply)

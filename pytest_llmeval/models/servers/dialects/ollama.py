@@ -13,7 +13,6 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.dialects.base import (
     Found,
     JSONWay,
-    ReasoningOnlyError,
     Written,
     as_messages,
     choose_model,
@@ -80,7 +79,7 @@ class Ollama(CompletionsDialect):
             "seed": seed_of(request),
             **self.plain_sampling,
         }
-        if request.stop and (self.sends_stop_to_chats or not is_chat):
+        if request.stop:
             options["stop"] = list(request.stop)
         fields: dict[str, JSON] = {"stream": False, "options": options, "truncate": False, "shift": False}
         if is_chat:
@@ -96,12 +95,8 @@ class Ollama(CompletionsDialect):
         if not isinstance(text, str):
             raise RequestError("the server's reply has no text")
         thinking = holder.get("thinking") if isinstance(holder, dict) else None
-        if is_chat and thinking and "stop" in options:  # it ends the reasoning too: see write_chat
-            self.sends_stop_to_chats = False
-            return await self.write(client, request)
-        if thinking and not text and reply.get("done_reason") == "length":
-            raise ReasoningOnlyError(request.max_tokens)
-        return await self._whole(client, reply, text, seconds, thinking if isinstance(thinking, str) else "")
+        reasoning = thinking if isinstance(thinking, str) and thinking else None
+        return await self._whole(client, reply, text, seconds, reasoning)
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
         return "json" if way == "json_object" else self.schema(request)
@@ -118,7 +113,7 @@ class Ollama(CompletionsDialect):
         return {"data": data, "usage": {"prompt_tokens": reply.get("prompt_eval_count")}}
 
     async def _whole(
-        self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str
+        self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str | None
     ) -> Written:
         """The reply, unless its prompt filled the context: then it was cut. Raises ``RequestError``."""
         prompt, written = (
