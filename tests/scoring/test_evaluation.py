@@ -49,7 +49,7 @@ def test_the_version_of_every_part_is_in_the_fingerprint(
 ) -> None:
     before = evaluation(tmp_path, text).fingerprints()
     assert evaluation(tmp_path, text).fingerprints() == before
-    monkeypatch.setattr(changed, name, property(lambda _: 2))
+    monkeypatch.setattr(changed, name, property(lambda _: 99))
     after = evaluation(tmp_path, text).fingerprints()
     assert after[0] != before[0]
     assert after[1].keys() == before[1].keys()

@@ -6,7 +6,8 @@ How a text is searched is the setting ``extract``; the first way that finds some
 boxed        the content of the last complete ``\boxed{}`` or ``\fbox{}``, nested braces and all; ``\boxed 5`` ends
              with the line or its ``$``. Boxes that only a comma, a semicolon, "and" or "or" separates are one answer
 answer       after the last "answer is", "answer:" or ``####``: the expression between ``$ $``, ``\( \)`` or ``\[ \]``
-             on that line; else what follows, to the end of the sentence: its number if words stand around it
+             on that line; else what follows, to the end of the sentence: if words stand around its first number, that
+             number, and the unit behind it
 math         the last expression between ``$ $``, ``$$ $$``, ``\( \)`` or ``\[ \]``
 number       the last number (see ``numerals.py``)
 dollars      between the first ``$`` and the last, or the whole text with fewer than two
@@ -26,8 +27,10 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.mathematics.minerva import announced_answer
+from pytest_llmeval.scoring.mathematics.quantities import NO_DECIMALS, quantity, undressed, without_about
+from pytest_llmeval.scoring.mathematics.units import split_unit, unit_of
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
-from pytest_llmeval.scoring.scorers.replies.numerals import final_number
+from pytest_llmeval.scoring.scorers.replies.numerals import final_number, first_number, leading_number
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract
 
 __all__ = ["MAX_REPLY", "Answer", "find_answer", "for_math_verify", "same_text"]
@@ -39,20 +42,18 @@ _MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)\b|:|\*\*[
 _DELIMITER = re.compile(r"\\[\[\]()]|\\.|\$\$|\$|\n", re.DOTALL)
 _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\]", r"\(": r"\)"})
 _AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
-_SENTENCE = re.compile(r"[^\n]*?(?=\.(?:\s|\*|$)|\n|$)")
+_SENTENCE = re.compile(r"[^\n]*?(?=(?<!\.)\.(?:\s|\*|$)|\n|$)")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp", "sqrt")
 _WORDS_OF_MATH = frozenset(("and", "or", "pi", *_FUNCTIONS))
-_COUNTED = re.compile(r"[-−]?\\?[$€£¥]?[-−]?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer as it was written, what ``extract`` found it, and the exact value of one that was read as a number."""
+    """The answer as it was written, and what ``extract`` found it."""
 
     text: str
     by: Extract
-    number: Fraction | None = None
 
 
 def find_answer(text: str, ways: Sequence[Extract]) -> Answer | None:
@@ -62,7 +63,7 @@ def find_answer(text: str, ways: Sequence[Extract]) -> Answer | None:
         if way == "number":
             numeral = final_number(searched)
             if numeral is not None:
-                return Answer(numeral.text, way, numeral.value)
+                return Answer(numeral.text, way)
             continue
         found = _WAYS[way](searched)
         if found is not None and 0 < len(found.strip()) <= MAX_ANSWER:
@@ -93,12 +94,15 @@ def _after_mark(text: str) -> str | None:
 
 def _plain(sentence: str) -> str:
     """The answer in a sentence without delimited mathematics."""
-    answer = sentence.split("I hope it is correct")[0].strip(" \t*_`\"'.,;")
+    answer = sentence.split("I hope it is correct")[0].strip(" \t*_`\"',;")
+    if not answer.endswith("..."):  # 0.333...
+        answer = answer.strip(" \t*_`\"'.,;")
     words = [word for word in _WORD.findall(re.sub(r"\\text\s*\{[^{}]*\}", "", answer)) if word not in _WORDS_OF_MATH]
     if words:
-        counted = _COUNTED.search(answer, answer.rfind("=") + 1)
+        counted = first_number(answer[answer.rfind("=") + 1 :])
         if counted is not None:
-            return counted[0].rstrip(",")
+            number, rest = counted
+            return number.text + rest if unit_of(rest)[1] is not None else number.text
     return answer
 
 
@@ -176,9 +180,15 @@ _SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![
 _MIXED = re.compile(r"(?<![\d.,/])(\d{1,9})[ ]+(\d{1,9})/(\d{1,9})(?![\d./])")
 _SET_OF_ALL = re.compile(r"\\\{\s*([a-z])\s*(?:\\mid|\\vert|\\,?\||\||:)\s*(.*?)\s*\\\}", re.DOTALL)
 _THOUSANDS = re.compile(r"((?:[A-Za-z]\s*=\s*)?[-+]?)(\d{1,3}(?:(?:,|\{,\}|\\,|\\!)\d{3})+)((?:\.\d+)?)")
-_NO_DECIMALS = re.compile(r"(?<=\d)\.(?![\d.])")
+_GROUPS = re.compile(r"(?<=\d)(?:,\\!|\{,\}|\\[,;!])(?=\d{3}(?!\d))")
+_REPEATING = re.compile(r"\d*\.\d*\\(?:overline|bar)\s?(?:\{\d+\}|\d)")
+_BRACKETS = re.compile(
+    r"((?:^|[=,;({:|]|\\cup|\\cap|\\in)\s*)(?:\\left)?([\[\](])([^\[\]()]*(?:\([^\[\]()]*\)[^\[\]()]*)*?)(?:\\right)?([\[\])])"
+)
+_IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
+_OF_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _WORDS = re.compile(r"(?i:yes|no|odd|even|true|false)|[A-Za-z][a-z]{3,}(?: [a-z]+)*")
-_OUTER = re.compile(r"(\$\$?)([^$]+)\1|\\\((.+)\\\)|\\\[(.+)\\\]", re.DOTALL)
 
 
 _SPACES_OF_LATEX = re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])|\\[!,;: ]|~")
@@ -195,30 +205,56 @@ def _bare_text(text: str) -> str:
     return _IDLE_SPACE.sub("", text)
 
 
-def for_math_verify(answer: Answer) -> str:
-    r"""The answer as LaTeX that Math-Verify reads as it was meant.
+def for_math_verify(answer: str) -> str:
+    r"""The answer as LaTeX that Math-Verify reads as it was meant, without its unit.
 
     Signs of Unicode become commands; 4.5e33 is a power of ten and no multiple of Euler's number; "3 1/2" is a mixed
-    number and "x=2,900" no pair; "1./3" has no decimals; the set of all x with a condition is its condition; words are
-    text and no product of their letters.
+    number and "x=2,900" no pair; "1./3" has no decimals; "]1,2]" is an interval that is open on its left; the set of
+    all x with a condition is its condition; words are text and no product of their letters.
     """
-    if answer.number is not None:
-        top, bottom = answer.number.as_integer_ratio()
-        return str(top) if bottom == 1 else f"\\frac{{{top}}}{{{bottom}}}"
-    text = answer.text.strip()
-    outer = _OUTER.fullmatch(text)
-    if outer is not None:
-        text = next(part for part in outer.groups()[1:] if part is not None).strip()
-    text = text.translate(_CHARACTERS)
+    number = quantity(answer)
+    if number is not None and number.symbol is None and (number.unit is None or number.unit.powers):
+        return _fraction(number.value)
+    text = undressed(answer).translate(_CHARACTERS)
     for written, read in _COMMANDS:
         text = text.replace(written, read)
     if _WORDS.fullmatch(text):
         return f"\\text{{{text}}}"
+    text = without_about(text)
+    bare, unit = split_unit(text)
+    if (unit is None or unit.powers) and not _OF_ANGLE.search(text):
+        text = bare
     thousands = _THOUSANDS.fullmatch(text)
     if thousands is not None:
         return thousands[1] + re.sub(r"\D", "", thousands[2]) + thousands[3]
-    text = _NO_DECIMALS.sub("", text)
+    text = _GROUPS.sub("", text)
+    text = _REPEATING.sub(_as_fraction, text)
+    text = NO_DECIMALS.sub("", text)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
+    text = _IMAGINARY.sub(" i", text)
+    if _OF_ANGLE.search(text):
+        text = _DEGREES.sub(r"(\1 \\cdot \\frac{\\pi}{180})", text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
+    text = _BRACKETS.sub(_with_round_brackets, text)
     every = _SET_OF_ALL.fullmatch(text.replace(r"\left", "").replace(r"\right", ""))
     return text if every is None else every[2]
+
+
+def _as_fraction(found: re.Match[str]) -> str:
+    number = leading_number(found[0])
+    return found[0] if number is None else _fraction(number[0].value)
+
+
+def _fraction(number: Fraction) -> str:
+    top, bottom = number.as_integer_ratio()
+    return str(top) if bottom == 1 else f"\\frac{{{top}}}{{{bottom}}}"
+
+
+def _with_round_brackets(found: re.Match[str]) -> str:
+    """``(1,2]`` for ``]1,2]``: a bracket that is turned outwards leaves the end out. ``[1,5;2]`` is ``[1.5,2]``."""
+    before, left, inner, right = found.groups()
+    if "," not in inner and ";" not in inner:
+        return found[0]
+    if ";" in inner:
+        inner = re.sub(r"(?<=\d),(?=\d)", ".", inner).replace(";", ",")
+    return f"{before}{'(' if left == ']' else left}{inner}{')' if right == '[' else right}"

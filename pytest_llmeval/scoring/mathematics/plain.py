@@ -1,37 +1,15 @@
-r"""Answers that are equal though Math-Verify does not say so: percentages, and texts that are no mathematics."""
+r"""Answers that are no mathematics, compared as texts: words, and times of day."""
 
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
-from pytest_llmeval.scoring.scorers.replies.numerals import final_number
+__all__ = ["same_time", "same_words"]
 
-__all__ = ["same_percentage", "same_words", "time_of_day"]
-
-_PERCENT = re.compile(r"(.*?)\s*\\?%", re.DOTALL)
-_NO_DECIMALS = re.compile(r"(?<=\d)\.$")
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{2,}|[AaPp]\.?\s?[Mm]\b)")
-_TIME = re.compile(r"(?:at)?(\d{1,2}:\d{2})([ap])\.?m\.?")
+_TIME = re.compile(r"(?:at)?(\d{1,2})(?::(\d{2}))?(?:([ap])\.?m\.?)?")
 _SPACES = re.compile(r"\\(?:left|right|q?quad)(?![A-Za-z])|\\[!,;: ]|[\s~$]")
-
-
-def same_percentage(one: str, other: str) -> bool:
-    r"""Whether one of two answers is a percentage and the other its number, with the sign read as a unit or as 1/100.
-
-    So ``35.0\%`` equals 35, 0.35, ``35\%`` and ``\frac{7}{20}``, as Math-Verify has it for whole numbers.
-    """
-    first, second = _PERCENT.fullmatch(one.strip()), _PERCENT.fullmatch(other.strip())
-    if first is None and second is None:
-        return False
-    values = [_number(one if match is None else match[1]) for one, match in ((one, first), (other, second))]
-    if values[0] is None or values[1] is None:
-        return False
-    if values[0] == values[1]:
-        return True
-    percentage, number = (values[0], values[1]) if second is None else (values[1], values[0])
-    return (first is None or second is None) and percentage / 100 == number
 
 
 def same_words(one: str, other: str) -> bool:
@@ -45,10 +23,23 @@ def same_words(one: str, other: str) -> bool:
     return _bare(first) == _bare(second) != ""
 
 
-def time_of_day(text: str) -> str | None:
-    """``4:30p`` of an answer such as ``4:30 p.m.``, which Math-Verify takes for 4/30 of a unit; None of any other."""
-    found = _TIME.fullmatch(_SPACES.sub("", _unwrapped(text)).casefold())
-    return None if found is None else found[1] + found[2]
+def same_time(one: str, other: str) -> bool | None:
+    """Whether two times of day are the same, ``4:30 p.m.`` and ``16:30``; None where none says so by a.m. or p.m.
+
+    Math-Verify takes 4:30 for 4/30 of a unit. Where one does not say a.m. or p.m., it may be either.
+    """
+    found = [_TIME.fullmatch(_SPACES.sub("", _unwrapped(text)).casefold()) for text in (one, other)]
+    if found[0] is None or found[1] is None or not any(match[3] for match in found if match is not None):
+        return None
+    return not _clocks(found[0]).isdisjoint(_clocks(found[1]))
+
+
+def _clocks(found: re.Match[str]) -> frozenset[tuple[int, int]]:
+    """The hours and minutes of a day that a time can mean."""
+    hour, minute = int(found[1]), int(found[2] or 0)
+    if found[3]:
+        return frozenset(((hour % 12 + 12 * (found[3] == "p"), minute),))
+    return frozenset((each, minute) for each in ((hour, (hour + 12) % 24) if hour <= 12 else (hour,)))
 
 
 def _unwrapped(text: str) -> str:
@@ -57,10 +48,3 @@ def _unwrapped(text: str) -> str:
 
 def _bare(text: str) -> str:
     return _SPACES.sub("", text).rstrip(".").casefold()
-
-
-def _number(text: str) -> Fraction | None:
-    """The value of a text that is a number and nothing else."""
-    bare = _NO_DECIMALS.sub("", text.strip().strip("$").strip())
-    numeral = final_number(bare)
-    return numeral.value if numeral is not None and numeral.text == bare else None

@@ -14,10 +14,11 @@ from pytest_llmeval.scoring.mathematics import worker as math_worker
 from pytest_llmeval.scoring.mathematics.answers import MAX_REPLY, Answer, find_answer, for_math_verify, same_text
 from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, normal_form, published_box
 from pytest_llmeval.scoring.mathematics.minerva import normalized_answer
-from pytest_llmeval.scoring.mathematics.plain import same_percentage, same_words, time_of_day
+from pytest_llmeval.scoring.mathematics.plain import same_time, same_words
+from pytest_llmeval.scoring.mathematics.quantities import are_equal, in_one_base, quantity, undressed
+from pytest_llmeval.scoring.mathematics.units import split_unit
 from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
-from pytest_llmeval.scoring.scorers.replies.numerals import final_number
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathCompare, MathSettings
@@ -59,8 +60,10 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def version(self) -> int:
-        """3 compares rational numbers exactly; published comparisons do not."""
-        return 3 if self.settings.compare == "math_verify" and not self._searches_itself else 1
+        """3 compares rational numbers exactly, with their units; 2 finds a number as version 2 of ``number`` does."""
+        if self.settings.compare == "math_verify" and not self._searches_itself:
+            return 3
+        return 2 if "number" in self.ways else 1
 
     def present(self, sample: Sample) -> Presented:
         r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
@@ -114,10 +117,8 @@ class MathScorer(SettingsScorer[MathSettings]):
         if self.settings.compare == "hendrycks":
             return normal_form(answer)  # for it 1/4 is not 0.25
         form = normalized_answer(answer) if self.settings.compare == "minerva" else normal_form(answer)
-        numeral = final_number(form)
-        if numeral is None or numeral.text != form.strip():
-            return form
-        return f"{numeral.value.numerator:x}/{numeral.value.denominator:x}"
+        number = quantity(form)
+        return form if number is None else f"{number.value.numerator:x}/{number.value.denominator:x}"
 
     @property
     def _searches_itself(self) -> bool:
@@ -148,25 +149,40 @@ class MathScorer(SettingsScorer[MathSettings]):
                 return Verdict(equal_texts(answer.text, reference))
             case "searched":
                 return None
-        one, other = self._comparable(reference, answer)
         if self._comparison == "minerva":
+            one, other = self._comparable(reference, answer)
             return Verdict(True) if one == other != "" else None
-        if same_text(one, other) or same_percentage(one, other) or same_words(one, other):
+        return self._plain_verdict(reference, answer.text)
+
+    def _plain_verdict(self, reference: str, answer: str) -> Verdict | None:
+        """What needs no algebra: the same text, times of day, numerals with a base, rational numbers, and units."""
+        if same_text(reference, answer):
             return Verdict(True)
-        if (time := time_of_day(one)) is not None and (reply_time := time_of_day(other)) is not None:
-            return Verdict(time == reply_time)
-        return None
+        for decided in (same_time(reference, answer), in_one_base(reference, answer)):
+            if decided is not None:
+                return Verdict(decided)
+        expected, found = quantity(reference), quantity(answer)
+        if expected is not None and found is not None:
+            equal = are_equal(expected, found, self.settings.rel_tol)
+            if equal is not None:
+                return Verdict(equal, str(expected.value), str(found.value))
+        units = [split_unit(undressed(text))[1] for text in (reference, answer)]
+        if None not in units and units[0] != units[1]:
+            return Verdict(False, note="their units differ")
+        is_same = same_words(reference, answer) or same_text(for_math_verify(reference), for_math_verify(answer))
+        return Verdict(True) if is_same else None
 
     def _value_verdict(self, reference: str, answer: Answer) -> Verdict:
         """What the process says."""
         assert self._comparison is not None
-        return shared_process().compare(self._comparison, *self._comparable(reference, answer), self._bounds)
+        one, other = self._comparable(reference, answer)
+        return shared_process().compare(self._comparison, one, other, self._bounds, self.settings.rel_tol)
 
     def _comparable(self, reference: str, answer: Answer) -> tuple[str, str]:
         """Target and answer as they are compared."""
         match self._comparison:
             case "math_verify":
-                return for_math_verify(Answer(reference, "whole")), for_math_verify(answer)
+                return for_math_verify(reference), for_math_verify(answer.text)
             case "minerva":
                 return normalized_answer(reference), normalized_answer(answer.text)
         return reference, answer.text
@@ -232,10 +248,16 @@ class MathProcess(BoundedProcess):
     def __init__(self) -> None:
         super().__init__(lambda: str(math_worker.__file__), "compares mathematics")
 
-    def compare(self, comparison: Comparison, target: str, reply: str, bounds: Bounds) -> Verdict:
-        """Compare a target and a reply. Never raises for what they hold: ``problem`` says what went wrong."""
+    def compare(
+        self, comparison: Comparison, target: str, reply: str, bounds: Bounds, rel_tol: float | None = None
+    ) -> Verdict:
+        """Compare a target and a reply. Never raises for what they hold: ``problem`` says what went wrong.
+
+        ``rel_tol`` is how far numbers may be apart, for ``math_verify`` alone.
+        """
+        arguments = {"target": target, "reply": reply, **({} if rel_tol is None else {"rel_tol": rel_tol})}
         try:
-            return Verdict(**self.compute(comparison, {"target": target, "reply": reply}, bounds))
+            return Verdict(**self.compute(comparison, arguments, bounds))
         except ProcessError as error:
             return Verdict(False, problem=str(error))
 

@@ -9,7 +9,7 @@ written                    read as
                            ``'``, ``_``, ``~``, and LaTeX's ``{,}`` ``\,`` ``,\!`` ``\;`` ``\:`` and ``\ ``
 ``12,34,567``              1234567: Indian groups too
 ``1.234,56`` ``1.234.567`` 1234.56, 1234567: where nothing else can be meant. Else a comma is no decimal mark:
-                           ``3,5`` ends with 5
+                           ``3,5`` ends with 5, but ``3{,}5`` is 3.5
 ``3.50`` ``.5`` ``5.``     7/2, 1/2, 5: a full stop at the end belongs to the sentence
 ``0.\overline{3}``         1/3, also ``0.\bar{3}``, ``0.\dot{3}``, ``0.(3)``, ``0.333...``
 ``$5`` ``5 €`` ``\$5``     5: currency signs are left out
@@ -38,7 +38,7 @@ import regex
 
 from pytest_llmeval.text.characters import plain_characters
 
-__all__ = ["Numeral", "final_number", "whole_number"]
+__all__ = ["Numeral", "final_number", "first_number", "leading_number"]
 
 _MARK = "####"
 _MAX_CHARACTERS = 1000
@@ -54,7 +54,7 @@ _SIGNS = str.maketrans(
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _GAP = r"(?:[^\S\n]|~|\\[!,;:\ ]){0,3}"
-_SEPARATOR = r"(?:,?\\[!,;:\ ]|\{,\}|\{\\,\}|[,'’_~\u2009\u202f\u00a0])"
+_SEPARATOR = r"(?:,?[ ]?\\[!,;:\ ]|\{,\}|\{\\,\}|[,'’_~\u2009\u202f\u00a0])"
 _SPACED = r"(?<![0-9][ ])[1-9][0-9]{0,2}(?:[ ][0-9]{3})++(?![ ]?[0-9]|-[A-Za-z])"
 _INTEGER = (
     rf"(?:[0-9]{{1,3}}(?:{_SEPARATOR}[0-9]{{3}})++(?![0-9])"
@@ -67,6 +67,7 @@ _DECIMAL = rf"(?:{_INTEGER}(?:\.[0-9]++)?+|(?<![\w.])\.[0-9]++)"
 _EUROPEAN = (
     r"[0-9]{1,3}(?:(?:\.[0-9]{3})++|(?:[ '’\u2009\u202f\u00a0][0-9]{3})++),[0-9]{1,2}(?![0-9,])"
     r"|[0-9]{1,3}(?:\.[0-9]{3}){2,}+(?![.0-9])"
+    r"|[0-9]++\{,\}(?![0-9]{3}(?![0-9]))[0-9]++"
 )
 _REPEATING = (
     rf"(?P<before>{_INTEGER}?\.[0-9]*)"
@@ -145,10 +146,18 @@ def final_number(text: str) -> Numeral | None:
     return _last(text)
 
 
-def whole_number(text: str) -> Fraction | None:
-    """The value of a text that is one number and nothing else."""
-    found = _NUMBER.fullmatch(_plain(text[: _MAX_CHARACTERS + 1]))
-    return None if found is None else _value(found)
+def leading_number(text: str) -> tuple[Numeral, str] | None:
+    """The number that a text begins with, and what follows it."""
+    found = _NUMBER.match(_plain(text[: _MAX_CHARACTERS + _MAX_BEHIND]))
+    numeral = None if found is None else _numeral(text, found)
+    return None if found is None or numeral is None else (numeral, text[found.end() :])
+
+
+def first_number(text: str) -> tuple[Numeral, str] | None:
+    """The first number of a text, and what follows it."""
+    found = _NUMBER.search(_plain(text[: 2 * _MAX_CHARACTERS]))
+    numeral = None if found is None else _numeral(text, found)
+    return None if found is None or numeral is None else (numeral, text[found.end() :])
 
 
 def _leading(text: str) -> Numeral | None:
@@ -203,7 +212,7 @@ def _value(found: regex.Match[str]) -> Fraction | None:
         elif part["power"] is not None:
             value = _times(Fraction(1), value, part["power"])
     elif part["european"] is not None:
-        value = _decimal(part["european"].replace(".", "").replace(",", "."))
+        value = _decimal(part["european"].replace(".", "").replace(",", ".").replace("{", ""))
     elif part["before"] is not None:
         value = _repeating(part["before"], part["period"])
     elif part["vulgar"] is not None:

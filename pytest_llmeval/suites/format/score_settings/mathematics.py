@@ -37,6 +37,14 @@ class MathSettings(ScorerSettings):
         "correct.'. whole: the whole reply. math_verify: Math-Verify searches reply and target itself. By default "
         "boxed, answer, math, number for compare math_verify; dollars for hendrycks; minerva for minerva.",
     )
+    rel_tol: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="How far two numbers may be apart, as a part of the larger one (0.01: 1%), also in sets, "
+        "intervals, tuples and matrices; for compare math_verify. By default rational numbers are compared exactly "
+        "(1/3 is not 0.33), and a decimal equals an irrational number if it is within a millionth of it.",
+    )
     timeout_s: float = Field(
         5.0,
         gt=0,
@@ -49,6 +57,20 @@ class MathSettings(ScorerSettings):
         description="MiB that one comparison may take beyond its libraries (on Linux; elsewhere its time alone is "
         "bounded); a reply that needs more is wrong.",
     )
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The key, in suites that do without it."""
+        return ("rel_tol",) if self.rel_tol is None else ()
+
+    @model_validator(mode="after")
+    def _a_tolerance_is_for_values(self) -> MathSettings:
+        if self.rel_tol is not None and (self.compare != "math_verify" or self.extract == ("math_verify",)):
+            raise refuse(
+                "score.math.rel_tol: found a tolerance with a published comparison, which has its own rule; remove it, "
+                "or use compare: math_verify"
+            )
+        return self
 
     @model_validator(mode="after")
     def _extraction_and_comparison_agree(self) -> MathSettings:
