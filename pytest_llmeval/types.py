@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 __all__ = [
+    "IS_KNOWN",
     "JSON",
     "Ask",
     "AskedSample",
@@ -119,6 +120,7 @@ class LoglikelihoodResponse:
     the text.
 
     ``asked_at``, of a model with a store: when this reply was asked for, in this session or an earlier one (Unix, s).
+    ``kept_as``: what tells it from all other replies to the same request, in every session that reads it.
 
     ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
     unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the
@@ -136,6 +138,7 @@ class LoglikelihoodResponse:
     measure: Literal["loglikelihood", "uncounted", "score"] = "loglikelihood"
     is_timed: bool = False
     asked_at: float | None = None
+    kept_as: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
 
@@ -166,6 +169,7 @@ class GenerateResponse:
     is_timed: bool = False
     prefill_seconds: float | None = None
     asked_at: float | None = None
+    kept_as: str | None = None
     contexts: tuple[str, ...] | None = None
     documents: tuple[tuple[str, float | None], ...] | None = None
     has_text: bool = True
@@ -199,6 +203,7 @@ class EmbeddingResponse:
     seconds: float = 0.0
     is_timed: bool = False
     asked_at: float | None = None
+    kept_as: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
 
@@ -290,6 +295,10 @@ class NotMeasurable:
     """
 
     reason: str
+
+
+IS_KNOWN = "known_by_content"
+"""Among the details of a model with a store: True where its fingerprint is one of what the model consists of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ def _loglikelihood_response(response: LoglikelihoodResponse) -> LoglikelihoodRes
         measure=response.measure,
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
+        kept_as=None if response.kept_as is None else _text(response.kept_as),
         **_served(response),
     )
 
@@ -99,6 +100,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         is_timed=bool(response.is_timed),
         prefill_seconds=None if response.prefill_seconds is None else _seconds(response.prefill_seconds),
         asked_at=_time(response.asked_at),
+        kept_as=None if response.kept_as is None else _text(response.kept_as),
         contexts=None if response.contexts is None else _texts("contexts", response.contexts),
         documents=None if response.documents is None else found_documents(response.documents),
         has_text=bool(response.has_text),
@@ -119,6 +121,7 @@ def _embedding_response(response: EmbeddingResponse) -> EmbeddingResponse:
         seconds=_seconds(response.seconds),
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
+        kept_as=None if response.kept_as is None else _text(response.kept_as),
         **_served(response),
     )
 
@@ -152,6 +155,7 @@ def _is_plain(response: LoglikelihoodResponse) -> bool:
         and 0 <= response.seconds < math.inf
         and type(response.is_timed) is bool
         and (response.asked_at is None or type(response.asked_at) is float)
+        and (response.kept_as is None or type(response.kept_as) is str)
         and (response.served_model is None or type(response.served_model) is str)
         and (response.system_fingerprint is None or type(response.system_fingerprint) is str)
     )

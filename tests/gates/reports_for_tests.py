@@ -79,7 +79,7 @@ def report(
         created="2026-01-01T00:00:00+00:00",
         seconds=1.0,
         environment={},
-        models=(),
+        models=more.pop("models", ()),
         options=options,
         exit_code=0,
         suites=reports,

@@ -338,7 +338,8 @@ def test_what_another_session_asked_is_dated_before_this_one(tmp_path: Path) -> 
     old, own = store.find(question("a")), store.find(question("b"))
     assert old is not None
     assert own is not None
-    assert old.time < 1.7e9 < own.time
+    assert store.asked_at(old) < 1.7e9 < store.asked_at(own)
+    assert (store.asked_at(own), old.time > 1.7e9) == (own.time, True), "by which a reply is known wherever it is read"
 
 
 def test_a_process_that_starts_late_in_a_refresh_finds_what_the_session_has_asked(tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ class RankRequest:
 class RankResponse:
     places: list[float]
     asked_at: float | None = None
+    kept_as: str | None = None
 
 
 def test_a_new_kind_of_request_needs_one_entry_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def compare_reports(
         num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
         allow_unscored=options.allow_unscored,
         require=options.require,
-        before=baseline,
+        reports=(baseline, current),
     )
     results = _decided(list(_tests(plans_of, plans, pairing, undecided)), settings, undecided)
     results += plans_of.suites_that_did_not_run(selection, undecided)

@@ -14,7 +14,7 @@ from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, Status
+from pytest_llmeval.types import IS_KNOWN, JSON, Status
 
 __all__ = [
     *("JUDGED_METRIC", "Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored"),
@@ -50,7 +50,7 @@ class Pairing:
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
     ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
     ``allow_unscored`` is how many of each are left out and reported, not refused. ``require``: a selection of a suite
-    is refused. ``before`` is the baseline, whose own selection is no evidence of what it left out.
+    is refused. ``reports`` are the baseline and the report of now.
     """
 
     compare: Literal["all", "common"]
@@ -59,7 +59,7 @@ class Pairing:
     num_unscored_before: int
     allow_unscored: int
     require: bool
-    before: Report
+    reports: tuple[Report, Report]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,9 @@ class Kept(ScoreLike, Protocol):
     @property
     def asked_at(self) -> str | None: ...
 
+    @property
+    def kept_as(self) -> str | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
@@ -98,6 +101,7 @@ class RecordPart:
     fingerprint: str | None
     cluster: str | None
     asked_at: str | None = None
+    kept_as: str | None = None
     not_measurable: Mapping[str, str] = field(default_factory=dict)
     no_answer: bool = False
     chance: float | None = None
@@ -127,6 +131,7 @@ def _part(record: Record, names: Collection[str]) -> RecordPart:
         fingerprint=record.fingerprint,
         cluster=record.cluster,
         asked_at=record.asked_at,
+        kept_as=record.kept_as,
         not_measurable=record.not_measurable,
         no_answer=record.no_answer,
         chance=record.chance,
@@ -165,8 +170,8 @@ def pair_samples(
         raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
-    notes += _shared(scored, first, second)
-    return _pairs(scored, first, second, notes)
+    scored, told = _without_own(scored, first, second, before, after, pairing)
+    return _pairs(scored, first, second, [*notes, *told])
 
 
 def _has_other_label(before: Kept, after: Kept) -> bool:
@@ -198,6 +203,8 @@ def pair_with_ties(
     scored = [sample_id for sample_id, kept in second.items() if _is_scored(kept)]
     if not scored:
         raise Refusal("no sample was scored")
+    scored, told = _without_own(scored, earlier, second, before, after, pairing)
+    notes += told
     notes.append(f"each reply was judged against the baseline's: {TIE} is as good")
     return _pairs(scored, first, second, notes)
 
@@ -219,13 +226,51 @@ def _pairs(
     )
 
 
-def _shared(scored: Sequence[str], first: Mapping[str, Kept], second: Mapping[str, Kept]) -> Sequence[str]:
-    """Replies of a store that both reports used: two runs of one model that share them are not independent."""
-    from_store = [sample_id for sample_id in scored if first[sample_id].asked_at is not None]
-    num_shared = sum(first[sample_id].asked_at == second[sample_id].asked_at for sample_id in from_store)
-    if not num_shared:
-        return ()
-    return [f"{num_shared:,} of {counted(len(scored))} are judged on the baseline's own replies, from a store"]
+def _without_own(
+    scored: list[str],
+    first: Mapping[str, Kept],
+    second: Mapping[str, Kept],
+    before: SuiteReport,
+    after: SuiteReport,
+    pairing: Pairing,
+) -> tuple[list[str], Sequence[str]]:
+    """Return the samples without those whose replies are the baseline's own, from a store, and the notes on these.
+
+    They were judged by the same scorer, and say nothing of a model that may be another one now: ``Undecided`` where
+    there are no others. Of a model that is known to be the same they are what it replies.
+    """
+    own = {one for one in scored if one in first and _are_same_replies(first[one], second[one])}
+    if not own:
+        return scored, ()
+    are = f"{len(own):,} of {counted(len(scored))} {'is' if len(own) == 1 else 'are'} judged on the baseline's own"
+    if _is_same_model(before, after, *pairing.reports):
+        return scored, [f"the same model: {are} replies, from a store"]
+    if len(own) == len(scored):
+        raise Undecided(
+            f"{are} replies, from a store, and nothing says that the model is the same: --llm-store-refresh asks again"
+        )
+    return [one for one in scored if one not in own], [f"{are} replies, from a store: left out"]
+
+
+def _are_same_replies(one: Kept, other: Kept) -> bool:
+    """Reports of schema 2 have the time of the last reply alone, which is a judge's, where one was asked."""
+    if one.kept_as is not None and other.kept_as is not None:
+        return one.kept_as == other.kept_as
+    return one.asked_at is not None and one.asked_at == other.asked_at
+
+
+def _is_same_model(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> bool:
+    """Whether both suites were answered by a model of one content, such as the hash of its weights."""
+    one, other = (_model_of(suite, report) for suite, report in ((before, earlier), (after, now)))
+    details = other.get("details")
+    is_known = isinstance(details, Mapping) and details.get(IS_KNOWN) is True
+    return is_known and other.get("fingerprint") is not None and one.get("fingerprint") == other.get("fingerprint")
+
+
+def _model_of(suite: SuiteReport, report: Report) -> Mapping[str, JSON]:
+    """Return what the report says of the only model that answered a suite."""
+    found = [model for model in report.models if suite.models == (model.get("name"),)]
+    return found[0] if len(found) == 1 else {}
 
 
 def num_unscored(summary: Summary) -> int:
@@ -297,7 +342,7 @@ def _selection_before(
     before: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
 ) -> Sequence[str]:
     """The notes where the baseline has not all of the suite; ``Undecided`` where this run has not the same of it."""
-    report, num_samples = pairing.before, before.info.num_samples
+    report, num_samples = pairing.reports[0], before.info.num_samples
     selected = report.selected
     ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
     if len(first) >= num_samples if num_samples is not None else not ways:

@@ -18,7 +18,6 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
@@ -217,7 +216,7 @@ class Store:
         self._unreadable: dict[str, str] = {}
         self._damaged: dict[str, int] = {}
         self._refresh = refresh
-        self._session = new_session() if session is None else session
+        self.session = new_session() if session is None else session
         self._started = time.time() if started is None else started
         self._lock = threading.RLock()
         self._rows: dict[int, int] = {}
@@ -298,7 +297,7 @@ class Store:
                 self._ends[number] = file.tell()
 
     def _add(self, head: Head, number: int, offset: int, size: int) -> None:
-        is_ours = head.session == self._session
+        is_ours = head.session == self.session
         row = self._rows.get(head.key)
         if row is not None:
             now = time.time()
@@ -313,10 +312,7 @@ class Store:
         self._rows[head.key] = len(self._times) - 1
 
     def find(self, question: Question) -> Line | None:
-        """The newest reply to a question, which is compared with the one that is kept; None where there is none.
-
-        One of another session is dated before this one began, whatever the other's clock said.
-        """
+        """The newest reply to a question, which is compared with the one that is kept; None where there is none."""
         with self._locked():
             row = self._rows.get(int(question.key[:16], 16))
             if row is None or not (self._is_ours[row] or self._may_reuse(self._times[row])):
@@ -327,7 +323,11 @@ class Store:
                 line = read_reply(file.read(self._sizes[row]), question)
             except (OSError, ValueError):  # the file is gone, or has been changed
                 return None
-            return line if self._is_ours[row] else replace(line, time=min(line.time, self._started - _BEFORE_S))
+            return line
+
+    def asked_at(self, line: Line) -> float:
+        """When a reply was asked for: one of another session before this one began, whatever its clock said."""
+        return line.time if line.session == self.session else min(line.time, self._started - _BEFORE_S)
 
     def _may_reuse(self, asked_at: float) -> bool:
         if self._refresh:
@@ -349,7 +349,7 @@ class Store:
         with self._locked():
             times = []
             for question, reply in replies:
-                head = Head(int(question.key[:16], 16), self._time_for(question), self._session)
+                head = Head(int(question.key[:16], 16), self._time_for(question), self.session)
                 times.append(head.time)
                 with suppress(ValueError, TypeError):  # what JSON does not have: the reply is not kept
                     line = Line(question=question, name=name, time=head.time, session=head.session, reply=reply)

@@ -40,6 +40,7 @@ __all__ = [
     "decode_line",
     "encode_line",
     "fingerprint_of",
+    "identity_of",
     "is_keepable",
     "read_head",
     "read_reply",
@@ -163,7 +164,11 @@ def _fields_of(value: object) -> tuple[str, ...]:
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name != "asked_at")  # which is the line's time
+    return tuple(field.name for field in fields(kind) if field.name not in _OF_LINE)
+
+
+_OF_LINE = ("asked_at", "kept_as")
+"""Fields of a reply that the line's time and session say."""
 
 
 def is_keepable(request: Request, response: Response) -> bool:
@@ -184,6 +189,11 @@ class Line:
     time: float
     session: str
     reply: Reply
+
+
+def identity_of(session: str, time: float) -> str:
+    """Return what tells the reply that a session asked for then from all other replies to the same request."""
+    return f"{session}-{time:.6f}"
 
 
 class Head(NamedTuple):

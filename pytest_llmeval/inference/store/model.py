@@ -5,6 +5,8 @@ Every request to a model goes through here, whoever sends it: suites, hand-writt
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -15,7 +17,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import request_kinds
 from pytest_llmeval.inference.dispatch import ask_for_raw, checked
 from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, is_keepable
+from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, identity_of, is_keepable
 from pytest_llmeval.models.base import (
     Backend,
     BackgroundModel,
@@ -29,6 +31,8 @@ from pytest_llmeval.models.base import (
 )
 from pytest_llmeval.models.reasoning import as_asked
 from pytest_llmeval.types import (
+    IS_KNOWN,
+    JSON,
     EngineUse,
     GenerateResponse,
     ModelIdentity,
@@ -38,6 +42,9 @@ from pytest_llmeval.types import (
 )
 
 __all__ = ["StoredBackgroundModel", "StoredModel", "with_store"]
+
+_NUM_RECENT = 4096
+"""Replies that a model remembers to have given, for the test that has asked for them."""
 
 
 def with_store(model: Model, store: Store, *more: str) -> Model:
@@ -72,6 +79,7 @@ class StoredModel(UniformBackend):
         self._more = more
         self._audited = audited
         self._reused = ServerUse()
+        self._recent: deque[tuple[float, str | None]] = deque(maxlen=_NUM_RECENT)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_model":  # of an object that is being made
@@ -86,7 +94,8 @@ class StoredModel(UniformBackend):
         """The model's own, which says in ``details`` whether replies are found again."""
         identity = identify(self._model)
         stored = "replies are kept and reused" if self._reuses else f"replies are kept, not reused: {self._why_unknown}"
-        return replace(identity, details={**identity.details, "store": stored})
+        known: dict[str, JSON] = {IS_KNOWN: True} if self._why_unknown is None else {}
+        return replace(identity, details={**identity.details, "store": stored, **known})
 
     @property
     def server_use(self) -> ServerUse:
@@ -204,7 +213,9 @@ class StoredModel(UniformBackend):
         if isinstance(response, RequestError) or not is_keepable(request, response):
             return None
         self._reused = self._reused.counting(response)
-        return self._priced(replace(as_asked(request, response), asked_at=kept.time))
+        asked_at, kept_as = self._store.asked_at(kept), identity_of(kept.session, kept.time)
+        self._remember(kept_as)
+        return self._priced(replace(as_asked(request, response), asked_at=asked_at, kept_as=kept_as))
 
     @cached_property
     def _prices(self) -> Callable[[GenerateResponse], float | None] | None:
@@ -233,8 +244,18 @@ class StoredModel(UniformBackend):
         times = self._store.keep(self.identity.name, kept)
         answers = [answer for _, _, answer in answered]
         for (place, _, answer), asked_at in zip(keepable, times, strict=True):
-            answers[place] = replace(answer, asked_at=asked_at)
+            answers[place] = replace(answer, asked_at=asked_at, kept_as=identity_of(self._store.session, asked_at))
+        for given in answers:
+            self._remember(None if isinstance(given, RequestError) else given.kept_as)
         return answers
+
+    def _remember(self, kept_as: str | None) -> None:
+        self._recent.append((time.monotonic(), kept_as))
+
+    def kept_since(self, start: float) -> list[str | None]:
+        """Return ``kept_as`` of each reply since then (of ``time.monotonic``), None for those that are not kept."""
+        found = [kept_as for when, kept_as in self._recent if when >= start]
+        return [None] if len(found) == _NUM_RECENT else found  # there may have been more
 
     def _audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
         """What the model's own audit found, as the store has it: the model runs only once something is missing."""

@@ -13,11 +13,12 @@ import pytest
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import ROLE_METHODS, Asking
+from pytest_llmeval.models.base import ROLE_METHODS, Asking, answers_samples
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
     cost_of_replies,
     describe,
+    kept_as,
     model_of,
     num_prompt_tokens,
     num_truncated,
@@ -346,6 +347,7 @@ class SampleItem(pytest.Function):
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
             asked_at=asked_at(model, responses, use),
+            kept_as=None if answers_samples(model) else kept_as(response.kept_as for response in responses),
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -40,6 +40,7 @@ __all__ = [
     "asked_at",
     "cost_of_replies",
     "describe",
+    "kept_as",
     "model_of",
     "num_prompt_tokens",
     "num_truncated",
@@ -138,6 +139,13 @@ def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str
     if not times or len(times) < len(found):
         return None
     return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="microseconds")
+
+
+def kept_as(replies: Iterable[str | None]) -> str | None:
+    """Return what a record says of its replies' ``kept_as``; None where one of them is not kept, and where none is."""
+    found = set(replies)
+    known = sorted(one for one in found if one is not None)
+    return hashlib.sha256("|".join(known).encode()).hexdigest()[:16] if known and None not in found else None
 
 
 def num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import time
 import unicodedata
 from collections.abc import Generator, Mapping
 
@@ -12,7 +13,7 @@ import pytest
 
 from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
-from pytest_llmeval.plugin.collection.sample_records import describe, model_of, shown_prompt
+from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
@@ -81,6 +82,7 @@ class Recorder:
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
+        self._started = time.monotonic()
         self._suite: _MarkedSuite | None = None
         self._ids: set[tuple[str, str]] = set()
         self._pending: list[Record] = []
@@ -149,6 +151,7 @@ class Recorder:
             values=numbers,
             chance=guessing,
             not_measurable=reasons,
+            kept_as=self._kept_as(),
         )
         if settings.strict:
             wrong = self._item.stash.setdefault(_wrong_key, {})
@@ -158,6 +161,11 @@ class Recorder:
                 text = f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}"
                 wrong[key] = record, text
         self._pending.append(record)
+
+    def _kept_as(self) -> str | None:
+        """Of all replies that the test has had by now: it does not say which of them the sample is about."""
+        replies = getattr(getattr(self._item, "funcargs", {}).get("llm_model"), "kept_since", None)
+        return kept_as(replies(self._started)) if callable(replies) else None
 
     def _key(self, suite: object, id: object) -> tuple[str, str]:
         if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():

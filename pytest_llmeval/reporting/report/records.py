@@ -43,6 +43,7 @@ class Record:
     the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
     gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
     with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
+    ``kept_as``, of the same: a hash that is equal in two reports where the model's replies are the same ones.
     ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took, and in
     none of the other numbers. ``cost`` is what the sample's replies cost, in the user's currency, where the model says
     it of each. ``served_by`` says who gave replies or verdicts, by the word of a server, where that is another one than
@@ -76,6 +77,7 @@ class Record:
     cluster: str | None = None
     not_measurable: Mapping[str, str] = field(default_factory=dict)
     asked_at: str | None = None
+    kept_as: str | None = None
     num_judge_requests: int = 0
     num_judge_tokens: int = 0
     judge_seconds: float = 0.0
