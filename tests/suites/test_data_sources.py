@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.data import rows as rows_module
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.loading import sources
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.sources import natural_order
 from tests.suites.conftest import Load
@@ -400,6 +401,20 @@ def test_a_folder_without_files(load: Load, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SuiteError, match=r"empty: is a folder without a \.json file, expected one for each row$"):
         load(HEAD + "empty\n")
+
+
+@pytest.mark.parametrize("path", ["here", "here\n  format: text", "here/**/*.jsonl", "/", "/**/*.jsonl"])
+def test_a_folder_without_an_end(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """That of all files, and one that a link leads back to."""
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 300)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/again").symlink_to(tmp_path / "here")
+    (tmp_path / "here/1.json").write_text("{}")
+    (tmp_path / "here/2.json").write_text("{}")
+    for number in range(10):
+        (tmp_path / f"here/{number}.txt").write_text("x")
+    with pytest.raises(SuiteError, match="holds more than 300 files and folders; name the folder of the data set it"):
+        load(f"{HEAD}{path}\n")
 
 
 def test_texts_are_rows_of_their_own(load: Load) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.suites.format import explain
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite
@@ -361,3 +362,20 @@ def test_a_column_that_is_there_and_empty_is_the_data_s_mistake(load: Load) -> N
     text = "suite: s\nscore: exact\ndataset: {path: r.jsonl}\n"
     with pytest.raises(SuiteError, match=r"^r\.jsonl:1: sample '1': the sample has no target"):
         Evaluation(load(text, {"r.jsonl": '{"question": "q", "target": null}\n'})).fingerprints()
+
+
+def test_of_many_mistakes_the_first_are_explained(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest spelling takes time, and is looked for where it is shown alone."""
+    looked_for: list[str] = []
+
+    def expected_one_of(word: str, known: object) -> str:
+        looked_for.append(word)
+        return "; did you mean x?"
+
+    monkeypatch.setattr(explain, "expected_one_of", expected_one_of)
+    with pytest.raises(SuiteError) as caught:
+        load(HEAD + ONE + "".join(f"key_{number}: 1\n" for number in range(2_000)))
+    first, *lines = str(caught.value).splitlines()
+    assert first == "s.yaml:4: unknown key 'key_0'; did you mean x?"
+    assert lines[-2:] == ["s.yaml:13: unknown key 'key_9'; did you mean x?", "and 1,990 more errors"]
+    assert looked_for == [f"key_{number}" for number in range(10)]

@@ -7,13 +7,13 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, nearest, quoted
 
-__all__ = ["explain"]
+__all__ = ["keys_of", "sentence"]
 
 _EXPECTED = {
     "string_type": "text",
@@ -37,14 +37,14 @@ _BOUNDS = {
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def explain(error: ValidationError, root: type[BaseModel] = SuiteSpec) -> Iterator[tuple[str, Keys]]:
-    """Each error in what ``root`` reads as a sentence, and the keys at which it stands."""
-    for detail in error.errors():
-        keys: Keys = (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
-        yield _sentence(detail, keys, root), keys
+def keys_of(detail: ErrorDetails) -> Keys:
+    """Where in the document the error stands."""
+    return (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
 
 
-def _sentence(detail: ErrorDetails, keys: Keys, root: type[BaseModel]) -> str:
+def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
+    """One of pydantic's errors in what ``root`` reads."""
+    keys = keys_of(detail)
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     found = detail["input"]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pytest_llmeval.data.files import Source, read_text
 from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, YamlBuilder, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.explain import explain
+from pytest_llmeval.suites.format.explain import keys_of, sentence
 from pytest_llmeval.suites.lm_eval.task_spec import TaskSpec
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON
@@ -54,7 +54,8 @@ class TaskFile:
         try:
             return TaskSpec.model_validate(self.value)
         except ValidationError as error:
-            raise self.error(*next(explain(error, TaskSpec))) from None
+            first = error.errors(include_url=False)[0]
+            raise self.error(sentence(first, TaskSpec), keys_of(first)) from None
 
     def required(self, key: str) -> Any:
         """The value of a key of ``spec``. Raises ``SuiteError`` where there is none."""

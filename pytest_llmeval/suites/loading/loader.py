@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from pytest_llmeval.data.rows import Row
 from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
-from pytest_llmeval.suites.format.explain import explain
+from pytest_llmeval.suites.format.explain import keys_of, sentence
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
@@ -117,12 +118,14 @@ def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Cal
     try:
         spec = SuiteSpec.model_validate(value, context={"scorers": scorers})
     except ValidationError as error:
-        problems = [origin.error(message, keys) for message, keys in explain(error)]
-        problems.sort(key=lambda problem: problem.line or 0)
-        first, *others = problems[:_MAX_ERRORS]
-        if not others:
-            raise first from None
-        raise SuiteError("\n".join([first.message, *map(str, others)]), path=first.path, line=first.line) from None
+        # A sentence names the nearest spelling, which takes time: it is made for those that are shown.
+        places = nsmallest(
+            _MAX_ERRORS, error.errors(include_url=False), key=lambda one: origin.error("", keys_of(one)).line or 0
+        )
+        first, *others = [origin.error(sentence(one), keys_of(one)) for one in places]
+        more = error.error_count() - len(places)
+        lines = [first.message, *map(str, others), *([f"and {more:,} more errors"] if more else [])]
+        raise SuiteError("\n".join(lines), path=first.path, line=first.line) from None
     dataset = spec.dataset
     has_source = dataset is not None and (origin.preset is None or (dataset.path or dataset.hub) is not None)
     if spec.samples is not None and has_source:

@@ -22,6 +22,8 @@ _OF_HUB = ("config", "split", "revision", "streaming")
 _OF_FILES = ("format", "key", "columns")
 _MAGIC = re.compile(r"[*?[]")
 _DIGITS = re.compile(r"(\d+)")
+_MAX_ENTRIES = 200_000
+"""Files and folders that are searched for those of a data set; there are more where ``/`` was written."""
 
 
 def check_rows_spec(spec: RowsSpec, keys: Keys, origin: Origin) -> None:
@@ -127,6 +129,8 @@ def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
 
 
 def _files_of_pattern(named: Source, error: Callable[[str], SuiteError]) -> list[Source]:
+    if "**" in named.path.parts:
+        _check_extent(named, _base(named)[0], error)
     try:
         found = glob.glob(os.fspath(named.path), recursive=True)
     except (OSError, ValueError, re.error) as problem:
@@ -141,6 +145,7 @@ def _files_of_pattern(named: Source, error: Callable[[str], SuiteError]) -> list
 
 def _files_of_folder(named: Source, spec: RowsSpec, error: Callable[[str], SuiteError]) -> list[Source]:
     """One JSON object, or with ``format: text`` one text, in each file of the folder and the folders in it."""
+    _check_extent(named, named.path, error)
     found = [
         path
         for path in glob.glob(os.path.join(glob.escape(os.fspath(named.path)), "**"), recursive=True)
@@ -164,12 +169,36 @@ def _files_of_folder(named: Source, spec: RowsSpec, error: Callable[[str], Suite
     return _sources(named, files)
 
 
-def _sources(named: Source, paths: Sequence[str]) -> list[Source]:
-    """The files in natural order, each shown as the user would name it."""
-    base = named.path
-    shown = Path(named.shown)
+def _check_extent(named: Source, folder: Path, error: Callable[[str], SuiteError]) -> None:
+    """Raise an error for a folder that is not searched to its end: ``/``, or one that a link leads back to."""
+    num_entries, folders = 0, [os.fspath(folder)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    num_entries += 1
+                    if num_entries > _MAX_ENTRIES:
+                        raise error(
+                            f"{named.shown}: holds more than {_MAX_ENTRIES:,} files and folders; name the folder "
+                            "of the data set itself"
+                        )
+                    if not entry.name.startswith(".") and entry.is_dir():  # as the module glob goes on
+                        folders.append(entry.path)
+        except OSError:
+            continue
+
+
+def _base(named: Source) -> tuple[Path, Path]:
+    """The folder that a pattern begins at, and how the user names it."""
+    base, shown = named.path, Path(named.shown)
     while _MAGIC.search(os.fspath(base)) and base != base.parent and not base.is_dir():
         base, shown = base.parent, shown.parent
+    return base, shown
+
+
+def _sources(named: Source, paths: Sequence[str]) -> list[Source]:
+    """The files in natural order, each shown as the user would name it."""
+    base, shown = _base(named)
     return [
         Source(Path(path), os.path.normpath(os.path.join(shown, os.path.relpath(path, base))))
         for path in sorted(paths, key=natural_order)
