@@ -74,23 +74,36 @@ _Line: TypeAlias = tuple[str, str | None, int, int | None]
 
 def _of_text(source: Source) -> Iterator[_Line]:
     text = read_text(source, max_bytes=MAX_DATA_BYTES, too_large="split it")
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     format_ = format_of(source.path)
-    for number, line in enumerate(text.split("\n"), 1):
+    has_tabs = format_ == "tsv" and not all(_is_trec(line) for _, line in lines)
+    for number, line in lines:
         if format_ == "csv":
             cells = next(csv.reader([line.strip()]), [])
         else:
-            cells = line.split("\t" if format_ == "tsv" and "\t" in line else None)
+            cells = line.split("\t" if has_tabs and "\t" in line else None)
         cells = [cell.strip() for cell in cells]
-        if not any(cells):
-            continue
         if len(cells) not in (3, 4):
             raise source.error(f"found {len(cells)} columns, {_EXPECTED}", number)
         if number == 1 and _WHOLE.fullmatch(cells[-1]) is None and _HEADER.intersection(map(str.lower, cells)):
             continue
+        if has_tabs and len(cells) == 3 and _is_trec(line):
+            raise source.error(
+                f"can be read in two ways, as the document {quoted(cells[1])} by its tabs, and as "
+                f"{quoted(line.split()[2])} by its blanks, as other lines of the file cannot; separate the columns of "
+                "all lines by tabs alone",
+                number,
+            )
         try:
             yield _query(cells[0]), _document(cells[-2]), _grade(cells[-1], cells[-2]), number
         except ValueError as error:
             raise source.error(str(error), number) from None
+
+
+def _is_trec(line: str) -> bool:
+    """Whether a line is query, iteration, document and grade, which any white space separates, as trec_eval reads it."""
+    cells = line.split()
+    return len(cells) == 4 and cells[1].lstrip("Qq").isdecimal() and _WHOLE.fullmatch(cells[3]) is not None
 
 
 def _of_rows(source: Source, format_: str | None) -> Iterator[_Line]:

@@ -11,7 +11,7 @@ import yaml
 
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.terminal.no_answer_hints import has_many, no_answer_lines
+from pytest_llmeval.reporting.terminal.no_answer_hints import has_many, no_answer_lines, unjudged_lines
 from pytest_llmeval.reporting.terminal.summary import summary_lines
 from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
@@ -33,6 +33,23 @@ def report(reply: str | None, *, scorer: str = "letter", count: int = 4, of: int
 
 def lines(of: Report) -> list[str]:
     return list(no_answer_lines(of, {}, width=10_000))
+
+
+def test_rankings_without_a_judged_document_are_said() -> None:
+    def made(*values: dict[str, float], scorer: str = "retrieval") -> list[str]:
+        records = [make_record(id_=f"q{place}", status="scored", values=own) for place, own in enumerate(values)]
+        of = make_report(records)
+        suites = tuple(replace(suite, info=replace(suite.info, scorer=scorer)) for suite in of.suites)
+        return list(unjudged_lines(replace(of, suites=suites), {}, width=1000))
+
+    nothing = {"ndcg@10": 0.0, "judged@10": 0.0, "rr": 0.0}
+    assert made(nothing, nothing) == [
+        "sums: none of 2 rankings contains a relevant document, nor a judged one among the first 10: are the "
+        "documents' ids written alike in the rankings and in the judgements?"
+    ]
+    assert made({"rr": 0.0})[0].startswith("sums: none of 1 rankings contains a relevant document: are")
+    assert made(nothing, {**nothing, "judged@10": 0.1}) == []
+    assert made(nothing, scorer="f1") == []
 
 
 @pytest.mark.parametrize(

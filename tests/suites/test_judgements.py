@@ -48,6 +48,27 @@ def test_beir(tmp_path: Path, header: str, between: str) -> None:
     assert read(tmp_path, "test.tsv", header + "\n".join(lines)) == KNOWN
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["q1\t 0 d1\t2", "q1 0\td9 0", "q2\tQ0\td1 -1"],
+        ["q1\t0\td1 2", "q1\t0\td9 0", "q2\t0\td1\t-1"],
+    ],
+)
+def test_trec_of_tabs_and_blanks_as_trec_eval_reads_it(tmp_path: Path, lines: list[str]) -> None:
+    for name in ("qrels.tsv", "qrels.txt"):
+        assert read(tmp_path, name, "\n".join(lines)) == PLAIN
+
+
+def test_a_line_that_is_read_in_two_ways_beside_ids_with_blanks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError) as caught:
+        read(tmp_path, "q.tsv", "q1\t0\td 9\t0\nq1\t 0 d1\t2\n")
+    assert str(caught.value) == (
+        "q.tsv:2: can be read in two ways, as the document '0 d1' by its tabs, and as 'd1' by its blanks, as other "
+        "lines of the file cannot; separate the columns of all lines by tabs alone"
+    )
+
+
 def test_csv(tmp_path: Path) -> None:
     assert read(tmp_path, "test.csv", "query_id,corpus_id,score\nq1,d1,2\nq1,d 9,0\nq2,d1,-1\n") == KNOWN
 

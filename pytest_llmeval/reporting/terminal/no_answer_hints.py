@@ -1,5 +1,6 @@
-"""What is said of a suite in which many replies held no answer, or were cut: how many, what the first was, and what may
-help.
+"""What is said of a suite in which many replies held no answer or were cut, or no ranking a judged document.
+
+How many, what the first was, and what may help.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pytest_llmeval.reporting.terminal.suite_texts import suite_name
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["has_many", "no_answer_lines"]
+__all__ = ["has_many", "no_answer_lines", "unjudged_lines"]
 
 _FEW = 3
 _SHARE = 10
@@ -57,10 +58,28 @@ def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> 
         if "max_tokens" not in text and (cut := _cut_text(suite)):
             text = "; ".join(filter(None, (text, cut)))
         if text:
-            line = f"{printable(suite_name(suite, names))}: {text}"
-            yield from textwrap.wrap(
-                line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
-            )
+            yield from _wrapped(suite_name(suite, names), text, width)
+
+
+def _wrapped(name: str, text: str, width: int) -> list[str]:
+    line = f"{printable(name)}: {text}"
+    return textwrap.wrap(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
+    )
+
+
+def unjudged_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
+    """Yield a line for each suite whose rankings contain nothing that is judged relevant: the ids may differ in form."""
+    for suite in report.suites:
+        metrics = {name: metric for name, metric in suite.summary.metrics.items() if metric.kind != "count"}
+        num_measured = max((metric.n for metric in metrics.values()), default=0)
+        if suite.info.scorer != "retrieval" or not num_measured or any(metric.value for metric in metrics.values()):
+            continue
+        judged = [name.partition("@")[2] for name in metrics if name.startswith("judged@")]
+        also = f", nor a judged one among the first {judged[-1]}" if judged else ""
+        text = f"none of {num_measured:,} rankings contains a relevant document{also}"
+        advice = "are the documents' ids written alike in the rankings and in the judgements?"
+        yield from _wrapped(suite_name(suite, names), f"{text}: {advice}", width)
 
 
 def _cut_text(suite: SuiteReport) -> str:

@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.terminal.metric_tables import (
     suite_lines,
     with_interval,
 )
-from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines
+from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines, unjudged_lines
 from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_lines
 from pytest_llmeval.reporting.terminal.store_lines import store_texts
 from pytest_llmeval.reporting.terminal.suite_texts import (
@@ -183,6 +183,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         if counts := [printable(text) for text in count_texts(suite)]:
             yield from joined_lines(f"{printable(name)}:", counts, width=width)
     yield from no_answer_lines(report, names, width=width)
+    yield from unjudged_lines(report, names, width=width)
     if report.comparisons:
         yield ""
         yield from comparison_lines(report.comparisons, names, width=width)
