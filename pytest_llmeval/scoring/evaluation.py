@@ -367,10 +367,11 @@ class Evaluation:
         return self._variables(presented), answer
 
     def warnings(self) -> list[str]:
-        """One line for each scorer whose numbers on the suite's samples are worth little, with the way out."""
+        """Return a line for what the suite's data lack, and for each scorer whose numbers on them are worth little."""
         with self._located():
             found = self.scorer.warnings(self.suite.samples)
-        shown = [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
+        shown = [*self.suite.warnings]
+        shown += [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
         if self.suite.spec.human is not None and not self.suite.has_own_responses:
             message = "what people said is taken to be of the replies that are judged now; name those that they rated, "
             shown.append(str(self.suite.error(f"{message}dataset.fields.response", keys=("human",))))

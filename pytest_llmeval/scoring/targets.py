@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_llmeval.text.characters import plain_characters
 from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["no_column", "quote", "right_choices", "several_or_one", "target_texts"]
@@ -58,10 +59,26 @@ def target_texts(sample: Sample) -> tuple[str, ...]:
 
     ``ValueError`` for no target, an empty list, and anything that is not text or a number.
     """
+    if isinstance(sample.target, str):
+        _check_no_list(sample.target, sample.path)
     targets = sample.target if isinstance(sample.target, list) else [sample.target]
     if not targets:
         raise ValueError("the target is an empty list; expected one or more texts")
     return tuple(_text(target, sample.path) for target in targets)
+
+
+def _check_no_list(target: str, path: str) -> None:
+    """Raise ``ValueError`` for a list of texts that a data file has as one text: no reply would ever be equal to it."""
+    if target.lstrip().startswith("[") and not path.endswith((".yaml", ".yml")):
+        try:
+            found = written_value(target)
+        except ValueError as error:
+            raise ValueError(f"the target: {error}") from None
+        if isinstance(found, list) and found and all(isinstance(entry, str) for entry in found):
+            raise ValueError(
+                f"the target is the text {quote(target)}, which is written as a list; with your column's name write "
+                'target: "{{ answer | literal }}" for the list, or "{{ [answer] }}" for the text itself'
+            )
 
 
 def _text(target: JSON, path: str) -> str:

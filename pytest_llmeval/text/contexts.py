@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 
 from pytest_llmeval.text.wording import describe
+from pytest_llmeval.text.written import written_value
 
 __all__ = ["context_texts"]
 
@@ -18,23 +17,17 @@ def context_texts(value: object) -> tuple[str, ...]:
     """The texts, best first, of a list; one text alone is a list of one, and None an empty one.
 
     Of an entry that is a mapping it is the text under ``text``, ``content`` or ``page_content``. A text that is a list
-    of these in JSON is that list: a CSV has no lists. ``ValueError`` says what is none.
+    of these, as a CSV has it (``written_value``), is that list. ``ValueError`` says what is none.
     """
     if value is None:
         return ()
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        with suppress(ValueError, RecursionError):  # of JSON, or of what it holds: then it is a text
-            return context_texts(_list_in(value))
+    if isinstance(value, str):
+        listed = written_value(value) if value.lstrip().startswith("[") else None
+        is_text = not isinstance(listed, list) or (listed and all(isinstance(entry, int | float) for entry in listed))
+        return (value,) if is_text else context_texts(listed)  # "[1]" is a text
     if not isinstance(value, list | tuple):
         return (_text(value, ""),)
     return tuple(_text(entry, f"entry {number} is ") for number, entry in enumerate(value, 1))
-
-
-def _list_in(text: str) -> list[object]:
-    found = json.loads(text)
-    if not isinstance(found, list):
-        raise ValueError
-    return found
 
 
 def _text(entry: object, where: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from pytest_llmeval.text.wording import describe, quoted
+from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import finite_number
 
 __all__ = ["Documents", "found_documents"]
@@ -22,8 +21,8 @@ def found_documents(value: object) -> Documents:
     """The documents of a list of ids, of (id, score) pairs, or of mappings with an ``id`` and perhaps a ``score``.
 
     They stay in the order given. A mapping of ids to scores has none: the highest score comes first, and equal ones
-    stay as they stand. A text is what it holds as JSON, and None no document. ``ValueError`` says what is none of
-    these, and which id stands twice.
+    stay as they stand. A text is the list or mapping that it is written as, and None no document. ``ValueError`` says
+    what is none of these, and which id stands twice.
     """
     if value is None:
         return ()
@@ -38,11 +37,10 @@ def found_documents(value: object) -> Documents:
 
 
 def _parsed(text: str) -> object:
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text)
-        if isinstance(found, list | dict):
-            return found
-    raise ValueError(f"found {describe(text)}, {_EXPECTED}")
+    found = written_value(text)
+    if found is None:
+        raise ValueError(f"found {describe(text)}, {_EXPECTED}")
+    return found
 
 
 def _document(entry: object, where: str) -> tuple[str, float | None]:

@@ -153,6 +153,72 @@ def test_answers_and_what_was_retrieved(project: pytest.Pytester, workers: list[
     assert records["r1"]["num_judge_requests"] == 10 + 4
 
 
+def test_a_row_without_an_optional_column_is_not_measurable_where_that_is_needed(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    whole = {"q": "aab", "answer": "red. blue", "texts": ["red x", "blue x"], "best": "red. green"}
+    rows = [whole, *({name: value for name, value in whole.items() if name != left_out} for left_out in whole)]
+    project.path.joinpath("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = "{question: q, response: answer, target: best}"
+    project.makefile(
+        ".yaml", rag=f"suite: s\ndataset: {{path: rows.jsonl, fields: {fields}}}\nscore: {{rag: {{contexts: texts}}}}\n"
+    )
+    result = project.runpytest(*workers, JUDGE, EMBEDDER, REPORT, "rag.yaml")
+    # A question is what every prompt is made of: a suite that maps it needs it in each row.
+    assert "rag.yaml:2: dataset.fields.question: rows.jsonl:2 has no column 'q'" in result.stdout.str()
+    project.path.joinpath("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if "q" in row))
+    result = project.runpytest(*workers, JUDGE, EMBEDDER, REPORT, "rag.yaml")
+    assert result.ret == 0, result.stdout.str()
+    found = records_of(project.path)
+    assert {name: record["not_measurable"] for name, record in found.items()} == {
+        "1": {},
+        "2": dict.fromkeys(("faithfulness", "answer_relevance"), "the answer is empty"),
+        "3": dict.fromkeys(("faithfulness", "context_precision", "context_recall"), "there is no context"),
+        "4": {"context_recall": "there is no reference answer"},
+    }
+    nulls = [{**dict.fromkeys(whole), **row} for row in rows if "q" in row]
+    project.path.joinpath("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in nulls))
+    assert project.runpytest(*workers, JUDGE, EMBEDDER, REPORT, "rag.yaml").ret == 0
+    assert {name: record["values"] for name, record in records_of(project.path).items()} == {
+        name: record["values"] for name, record in found.items()
+    }
+
+
+def test_a_column_that_no_row_has_is_a_warning_where_rows_differ_and_else_an_error(project: pytest.Pytester) -> None:
+    rows: list[dict[str, Any]] = [
+        {"question": "a", "response": "red", "best": "red"},
+        {"question": "a", "response": "red"},
+    ]
+    text = (
+        "suite: s\ndataset: {path: rows.jsonl, fields: {target: bets}}\nscore: {rag: {metrics: [answer_relevance]}}\n"
+    )
+    project.makefile(".yaml", rag=text)
+    for own in (rows, rows[:1]):
+        project.path.joinpath("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+        result = project.runpytest(*ALONE, "-Wdefault", JUDGE, EMBEDDER, "rag.yaml")
+        said = "rag.yaml:2: dataset.fields.target: rows.jsonl:1 has no column 'bets'; did you mean 'best'?"
+        assert said in result.stdout.str()
+        assert result.ret == (0 if len(own) == 2 else 2)
+
+
+def test_contexts_of_a_csv_as_ragas_writes_them(project: pytest.Pytester, workers: list[str]) -> None:
+    head = "user_input,retrieved_contexts,response,reference\n"
+    rows = """a,"['red x', ""Bob's""]",red,red\na,['blue'],blue,red\n"""
+    project.path.joinpath("rows.csv").write_text(head + rows)
+    fields = "{question: user_input, target: reference, contexts: retrieved_contexts}"
+    metrics = "{rag: {metrics: [context_precision, faithfulness]}}"
+    project.makefile(".yaml", rag=f"suite: s\ndataset: {{path: rows.csv, fields: {fields}}}\nscore: {metrics}\n")
+    assert project.runpytest(*workers, JUDGE, REPORT, "rag.yaml").ret == 0
+    chunks = [
+        [one["chunk"] for one in record["details"]["verdicts"] if "chunk" in one]
+        for record in records_of(project.path).values()
+    ]
+    assert chunks == [["red x", "Bob's"], ["blue"]]
+    project.path.joinpath("rows.csv").write_text(head + "a,['red' 'blue'],red,red\n")
+    result = project.runpytest(*workers, JUDGE, "rag.yaml")
+    assert "rows.csv:2: sample '1': contexts: found \"['red' 'blue']\", a list without commas" in result.stdout.str()
+
+
 def test_one_call_holds_what_all_samples_ask_at_once(project: pytest.Pytester) -> None:
     assert project.runpytest(*ALONE, JUDGE, EMBEDDER, "rag.yaml").ret == 0
     assert [len(call) for call in asked(project.path)] == [5 + 6 + 2 + 1, 5 + 2 + 1]

@@ -368,9 +368,7 @@ def test_a_number_in_the_place_of_a_list_is_an_error(project: pytest.Pytester, f
     result.stdout.fnmatch_lines(["*rows.jsonl:3: response: found *, expected ids, best first*"])
 
 
-def test_a_run_of_other_ids_is_said_to_contain_no_judged_document(
-    project: pytest.Pytester, workers: list[str]
-) -> None:
+def test_a_run_of_other_ids_is_said_to_contain_no_judged_document(project: pytest.Pytester, workers: list[str]) -> None:
     rows = [{**row, "response": ["x1", "x2"]} for row in ROWS]
     write_rows(project.path / "rows.jsonl", rows)
     result = project.runpytest("search.yaml", *workers)

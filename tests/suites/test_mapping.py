@@ -105,6 +105,75 @@ def test_what_a_target_may_be(load: Load, target: str, value: object) -> None:
     assert type(sample.target) is type(value)
 
 
+LETTERED = "suite: s\nscore: letter\ndataset:\n  path: d.csv\n  fields: "
+
+
+def test_a_list_of_columns_and_a_target_that_names_one(load: Load) -> None:
+    rows = "question,A,B,C,answer\nWhich is red?,sky,blood,grass,B\nWhich is blue?,sky,blood,A,A\n"
+    rows += "Which is green?,sky,blood,grass,grass\n"
+    suite = load(LETTERED + "{choices: [A, B, C], target: answer}", {"d.csv": rows.replace(",A,A", ",lawn,A")})
+    assert [sample.choices for sample in suite.samples] == [
+        ("sky", "blood", "grass"),
+        ("sky", "blood", "lawn"),
+        ("sky", "blood", "grass"),
+    ]
+    assert [sample.target for sample in suite.samples] == [1, 0, "grass"]
+    with pytest.raises(SuiteError) as caught:
+        load(LETTERED + "{choices: [A, B, C], target: answer}", {"d.csv": rows})
+    assert str(caught.value) == (
+        "d.csv:3: sample '2': target: found 'A', which is the text of one choice and the column of another, expected "
+        "the index of the right one"
+    )
+
+
+def test_a_list_of_texts_that_are_no_columns_is_one_of_literals(load: Load) -> None:
+    suite = load(LETTERED + "{choices: [A, B], target: answer}", {"d.csv": "question,answer\nq,B\n"})
+    assert (suite.samples[0].choices, suite.samples[0].target) == (("A", "B"), "B")
+    files: dict[str, str | bytes] = {"d.csv": "question,A,B,answer\nq,x,y,1\n"}
+    suite = load(LETTERED + """{choices: ["{{ 'A' }}", "{{ B }}"], target: "{{ answer | int }}"}""", files)
+    assert suite.samples[0].choices == ("A", "y")
+    at_the_top = "suite: s\nscore: letter\nchoices: [A, B]\ntarget: '{{ answer | int }}'\ndataset: {path: d.csv}\n"
+    assert load(at_the_top, files).samples[0].choices == ("A", "B"), "all samples share what stands at the top"
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (
+            [{"A": "x", "B": "y"}],
+            "d.jsonl:1 has a column 'A' and no column 'C'; a list is one of columns or one of literals for all rows: "
+            "write '{{ A }}' for a column, and '{{ 'C' }}' for a text",
+        ),
+        (
+            [{"A": "x", "B": "y", "C": "z"}, {"t": 1}],
+            "d.jsonl:2 has none of these columns, unlike the rows before it; a list is one of columns or one of "
+            "literals for all rows: write '{{ A }}' for a column, and '{{ 'A' }}' for a text",
+        ),
+        (
+            [{"t": 1}, {"A": "x", "B": "y", "C": "z"}],
+            "d.jsonl:2 has a column 'A', unlike the rows before it; a list is",
+        ),
+    ],
+)
+def test_a_list_that_is_partly_one_of_columns_is_refused(
+    load: Load, rows: list[Mapping[str, object]], problem: str
+) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load(HEAD + "  fields: {choices: [A, B, C], target: '{{ 0 }}'}\n", jsonl(*rows))
+    assert str(caught.value).startswith(f"s.yaml:5: dataset.fields.choices: {problem}")
+
+
+def test_choices_of_a_csv_that_are_written_as_a_list(load: Load) -> None:
+    head = LETTERED.replace("letter", "choice") + "{target: '{{ 0 }}'}\n"
+    for written in ("['x y', 'z']", '"[""x y"", ""z""]"'):
+        cell = written if written.startswith('"') else f'"{written}"'
+        assert load(head, {"d.csv": f"choices\n{cell}\n"}).samples[0].choices == ("x y", "z")
+    with pytest.raises(
+        SuiteError, match=r"d\.csv:2: sample '1': choices: found \"\['x' 'z'\]\", a list without commas"
+    ):
+        load(head, {"d.csv": "choices\n['x' 'z']\n"})
+
+
 def test_a_column_whose_name_has_a_dot(load: Load) -> None:
     (sample,) = load(HEAD + "target: a.b\n", jsonl({"a.b": "x", "a": {"b": "y"}})).samples
     assert sample.target == "x"

@@ -63,13 +63,11 @@ def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> 
 
 def _wrapped(name: str, text: str, width: int) -> list[str]:
     line = f"{printable(name)}: {text}"
-    return textwrap.wrap(
-        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
-    )
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1)
 
 
 def unjudged_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Yield a line for each suite whose rankings contain nothing that is judged relevant: the ids may differ in form."""
+    """Yield a line for each suite whose rankings contain no relevant document: the ids may differ in form."""
     for suite in report.suites:
         metrics = {name: metric for name, metric in suite.summary.metrics.items() if metric.kind != "count"}
         num_measured = max((metric.n for metric in metrics.values()), default=0)

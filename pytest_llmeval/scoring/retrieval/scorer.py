@@ -19,6 +19,7 @@ from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSetti
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.documents import Documents, found_documents
 from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
 __all__ = ["RetrievalScorer"]
@@ -149,14 +150,15 @@ def _sorted(qrels: Qrels) -> list[tuple[str, int]]:
 
 
 def _parsed(value: object) -> JSON:
-    """A text that holds JSON, as a CSV has mappings; anything else as it is."""
+    """Return what a text is written as, as a CSV has mappings; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             found: JSON = json.loads(value, object_pairs_hook=_each_once)
         except _TwiceError:
             raise
         except (ValueError, RecursionError):
-            return value
+            written = written_value(value)
+            return value if written is None else written  # type: ignore[return-value]
         return found
     return value  # type: ignore[return-value]
 

@@ -70,7 +70,8 @@ class DatasetSpec(RowsSpec):
         {},
         description="How to make a sample's id, question, choices, target, choice_types, category and cluster, and its "
         "response, which is scored if no model is given: from a column (dots reach nested ones) or a Jinja2 template. "
-        "Any other name is a variable for the prompt's template.",
+        "A list is one of columns where the rows have columns of these names, else of texts. Any other name is a "
+        "variable for the prompt's template.",
     )
     where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")
     limit: int | None = Field(None, ge=1, description="Use the first this many rows, after where and the shuffle.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice
@@ -22,6 +22,7 @@ from pytest_llmeval.suites.format.explain import keys_of, sentence
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.loading.mapping import CLUSTER, HUMAN, FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source
@@ -183,7 +184,9 @@ class _Reading:
             templates,
             columns_first=dataset is not None and dataset.columns_first,
             first_id=None if dataset is None else dataset.first_id,
+            optional=frozenset(self._optional()),
         )
+        self.warnings: list[str] = []
 
     def suite(self) -> Suite:
         document = self.origin.document
@@ -206,9 +209,44 @@ class _Reading:
             samples=tuple(samples),
             overridden=tuple(override.text for override in self.origin.overrides),
             shots=shots,
+            warnings=tuple(self.warnings),
             origin=self.origin,
             templates=self.templates,
         )
+
+    def _optional(self) -> Iterator[str]:
+        """Yield the names of fields that a row need not have: what needs them is not measurable without."""
+        for settings, _ in self._settings:
+            yield from settings.optional_columns
+        yield from () if self._needs_reply else ("response",)
+        yield from () if any(settings.needs_target for settings, _ in self._settings) else ("target",)
+
+    def _with_absent(self, samples: list[Sample], rows_differ: bool) -> list[Sample]:
+        """The samples with null for a column that others have and that the scorer can do without.
+
+        Raises ``SuiteError`` for a field whose column no row has where all rows have the same columns: it is
+        misspelt. Where they differ, it is a warning.
+        """
+        for problem in filter(None, self.field_map.absent.values()):
+            if not rows_differ:
+                raise problem
+            self.warnings.append(str(problem))
+        names = [name for settings, _ in self._settings for name in settings.optional_columns]
+        names = [name for name in names if any(name in sample.variables for sample in samples)]
+        for place, sample in enumerate(samples):
+            if missing := [name for name in names if name not in sample.variables]:
+                samples[place] = replace(sample, variables={**sample.variables, **dict.fromkeys(missing)})
+        if not self._needs_reply and any(sample.response is not None for sample in samples):
+            samples = [replace(sample, response="") if sample.response is None else sample for sample in samples]
+        return samples
+
+    @property
+    def _settings(self) -> list[tuple[ScorerSettings, Keys]]:
+        return [*self.spec.score.each()]
+
+    @property
+    def _needs_reply(self) -> bool:
+        return any(settings.needs_reply for settings, _ in self._settings)
 
     def _check_clusters(self, samples: Sequence[Sample]) -> None:
         """Raise ``SuiteError`` for samples of so few clusters that these say nothing of the others there could be."""
@@ -272,12 +310,16 @@ class _Reading:
         samples: list[Sample] = []
         rows: list[Row] = []
         num_rows = 0
+        columns: Collection[str] = ()
+        rows_differ = False
         for row in all_rows:
             num_rows += 1
             mapped = self.field_map.apply(row)
             if is_kept is not None and not is_kept(mapped):
                 continue
             samples.append(self._sample(mapped, ids.of(mapped), ("samples",)))
+            rows_differ = rows_differ or (bool(columns) and row.columns.keys() != columns)
+            columns = columns or row.columns.keys()
             if fewshot is not None and fewshot.fields:
                 rows.append(row)
             if len(samples) == limit:
@@ -285,7 +327,7 @@ class _Reading:
         if not samples:
             message = f"found it false for all {num_rows} rows, expected some to be left"
             raise self.origin.error_at(("dataset", "where"), message)
-        return samples, rows
+        return self._with_absent(samples, rows_differ), rows
 
     def _inline_rows(self, samples: Sequence[dict[str, Any]], keys: Keys) -> list[Row]:
         if not samples:

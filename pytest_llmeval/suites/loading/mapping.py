@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
+from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["CLUSTER", "FIELDS", "HUMAN", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
@@ -52,13 +53,15 @@ def unusable_character(text: str) -> str | None:
 class Mapped:
     """A row with its fields. ``variables`` are what templates and ``where`` see.
 
-    In those a field wins over a column, or with ``columns_first`` a column over a field.
+    In those a field wins over a column, or with ``columns_first`` a column over a field. ``choice_columns`` are the
+    columns in which the choices stand, where each has one.
     """
 
     row: Row
     fields: Mapping[str, JSON]
     variables: Mapping[str, object]
     columns_first: bool = False
+    choice_columns: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -69,7 +72,8 @@ class FieldMap:
     ``choices`` of ``question.choices``; in its template ``file_name`` is the name of the row's file without suffixes
     (MMLU's subjects stand nowhere else). Everywhere else the field wins. With ``columns_first`` the column wins
     everywhere, and no field is made of a column because it has its name. With a ``first_id`` a sample's id is its row's
-    number, counted from there, whatever columns there are.
+    number, counted from there, whatever columns there are. ``optional`` are fields that are null in a row without
+    their column; ``absent`` has the error of each whose column no row has had so far.
     """
 
     rules: Mapping[str, tuple[Keys, object]]
@@ -77,8 +81,11 @@ class FieldMap:
     templates: Templates
     columns_first: bool = False
     first_id: int | None = None
+    optional: frozenset[str] = frozenset()
+    absent: dict[str, SuiteError | None] = field(init=False, default_factory=dict)
     _values: list[tuple[str, _Value]] = field(init=False)
     _names_files: bool = field(init=False)
+    _choice_columns: Sequence[str] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self._names_files = any(_FILE in rule for _, rule in self.rules.values() if isinstance(rule, str))
@@ -118,20 +125,53 @@ class FieldMap:
         if self._names_files and _FILE not in columns:
             variables.pop(_FILE, None)
         variables["row"] = columns
-        return Mapped(row, fields, variables, self.columns_first)
+        return Mapped(row, fields, variables, self.columns_first, self._choice_columns)
 
     def _compile(self, keys: Keys, rule: object) -> _Value:
         if isinstance(rule, str):
             return self._template(keys, rule) if is_template(rule) else self._column(keys, rule)
-        if isinstance(rule, tuple):
-            if not any(isinstance(entry, str) and is_template(entry) for entry in rule):
-                return _literal([*rule])  # one list for all samples
-            entries = [
-                self._template(keys, entry) if isinstance(entry, str) and is_template(entry) else _literal(entry)
-                for entry in rule
-            ]
-            return lambda row, variables: [entry(row, variables) for entry in entries]
-        return _literal(rule)
+        return self._list(keys, rule) if isinstance(rule, tuple) else _literal(rule)
+
+    def _list(self, keys: Keys, rule: tuple[Any, ...]) -> _Value:
+        """Return what makes a list: of templates, of columns where the rows have these, and else of literals.
+
+        Entries of a list at the top of the suite, which all samples share, are literals, as with ``columns_first``.
+        """
+        names = [entry for entry in rule if isinstance(entry, str) and not is_template(entry)]
+        made = [
+            self._template(keys, entry) if isinstance(entry, str) and is_template(entry) else _literal(entry)
+            for entry in rule
+        ]
+        if len(names) == len(rule) and (self.columns_first or len(keys) == 1):
+            return _literal([*rule])  # one list for all samples
+        of_columns = [
+            self._column(keys, entry) if entry in names else one for entry, one in zip(rule, made, strict=True)
+        ]
+        are_columns: bool | None = None  # as in the first row
+
+        def value(row: Row, variables: Mapping[str, object]) -> JSON:
+            nonlocal are_columns
+            if names and not self.columns_first and len(keys) > 1:
+                has = [_has(row.columns, name) for name in names]
+                are_columns = any(has) if are_columns is None else are_columns
+                if any(has) != are_columns or (are_columns and not all(has)):
+                    raise self._columns_and_literals(keys, row, names, has)
+                if are_columns and keys[-1] == "choices" and len(names) == len(rule):
+                    self._choice_columns = names
+            return [one(row, variables) for one in (of_columns if are_columns else made)]
+
+        return value
+
+    def _columns_and_literals(self, keys: Keys, row: Row, names: Sequence[str], has: Sequence[bool]) -> SuiteError:
+        column = names[has.index(True)] if any(has) else names[0]
+        other = next((name for name, is_column in zip(names, has, strict=True) if not is_column), None)
+        there = f"{row.place} has a column {quoted(column)}" if any(has) else f"{row.place} has none of these columns"
+        before = f" and no column {quoted(other)}" if any(has) and other is not None else ", unlike the rows before it"
+        return self.origin.error(
+            f"{dotted(keys)}: {there}{before}; a list is one of columns or one of literals for all rows: write "
+            f"'{{{{ {column} }}}}' for a column, and '{{{{ {(other or column)!r} }}}}' for a text",
+            keys,
+        )
 
     def _template(self, keys: Keys, source: str) -> _Value:
         templates = self.templates
@@ -149,20 +189,21 @@ class FieldMap:
         return value
 
     def _column(self, keys: Keys, column: str) -> _Value:
-        parts = column.split(".")
+        name = str(keys[-1])
+        is_optional = name in self.optional
 
         def value(row: Row, variables: Mapping[str, object]) -> JSON:
-            if column in row.columns:
-                return row.columns[column]  # type: ignore[no-any-return]
-            inside: Any = row.columns
-            for part in parts:
-                if isinstance(inside, dict) and part in inside:
-                    inside = inside[part]
-                elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
-                    inside = inside[int(part)]
-                else:
-                    raise self._no_column(keys, column, part, inside, row)
-            return inside  # type: ignore[no-any-return]
+            try:
+                found = _looked_up(row.columns, column)
+            except _NoColumnError as error:
+                problem = self._no_column(keys, column, error.part, error.inside, row)
+                if not is_optional:
+                    raise problem from None
+                self.absent.setdefault(name, problem)
+                return None
+            if is_optional:
+                self.absent[name] = None
+            return found  # type: ignore[no-any-return]
 
         return value
 
@@ -176,6 +217,38 @@ class FieldMap:
         if keys == ("target",):
             message += f"; for the text itself write {{{{ {column!r} }}}}"
         return self.origin.error(message, keys)
+
+
+class _NoColumnError(LookupError):
+    """A row has no such column: the part of its name that is not there, and what stands where it was looked for."""
+
+    def __init__(self, part: str, inside: object) -> None:
+        super().__init__(part)
+        self.part = part
+        self.inside = inside
+
+
+def _looked_up(columns: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, in which dots reach nested ones. Raises ``_NoColumnError``."""
+    if column in columns:
+        return columns[column]
+    inside: Any = columns
+    for part in column.split("."):
+        if isinstance(inside, dict) and part in inside:
+            inside = inside[part]
+        elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
+            inside = inside[int(part)]
+        else:
+            raise _NoColumnError(part, inside)
+    return inside
+
+
+def _has(columns: Mapping[str, Any], column: str) -> bool:
+    try:
+        _looked_up(columns, column)
+    except _NoColumnError:
+        return False
+    return True
 
 
 def _literal(value: Any) -> _Value:
@@ -195,6 +268,8 @@ def make_sample(mapped: Mapped, id_: str) -> Sample:
     if choice_types and len(choice_types) != len(choices):
         raise checked.error(f"choice_types: found {len(choice_types)}, expected one for each of {len(choices)} choices")
     target = checked.target(fields.get("target"))
+    if mapped.choice_columns:
+        target = checked.target_of_columns(target, mapped.choice_columns, choices)
     category = checked.category(fields.get("category"))
     cluster = checked.cluster(fields[CLUSTER]) if CLUSTER in fields else None
     shown: dict[str, object] = {"question": question} if question is not None else {}
@@ -245,6 +320,8 @@ class _Checked:
     def texts(self, name: str, value: JSON) -> tuple[str, ...]:
         if value is None:
             return ()
+        if isinstance(value, str):
+            value = self.written(name, value)
         if not isinstance(value, list | tuple):
             advice = "" if self.row.inline else f"; map the column with dataset.fields.{name}"
             raise self.error(f"{name}: found {describe(value)}, expected a list of texts{advice}")
@@ -256,6 +333,16 @@ class _Checked:
             texts.append(text)
         return tuple(texts)
 
+    def written(self, name: str, text: str) -> JSON:
+        """Return the list that a text of a data file is written as, as a CSV has it; any other text as it is."""
+        if self.row.inline or not text.lstrip().startswith("["):
+            return text
+        try:
+            found = written_value(text)
+        except ValueError as error:
+            raise self.error(f"{name}: {error}") from None
+        return found if isinstance(found, list) else text  # type: ignore[return-value]
+
     def target(self, value: JSON, name: str = "target") -> JSON:
         if isinstance(value, str):
             return self.usable(name, value)
@@ -266,6 +353,20 @@ class _Checked:
         if value is not None and not isinstance(value, bool | int | float):
             raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
         return value
+
+    def target_of_columns(self, target: JSON, columns: Sequence[str], choices: Sequence[str]) -> JSON:
+        """Return the index of a choice for a target that is the name of the choice's column; another one as it is."""
+        if isinstance(target, list):
+            return [self.target_of_columns(one, columns, choices) for one in target]
+        if not isinstance(target, str) or target not in columns:
+            return target
+        place = columns.index(target)
+        if target in choices and choices.index(target) != place:
+            raise self.error(
+                f"target: found {quoted(target)}, which is the text of one choice and the column of another, expected "
+                "the index of the right one"
+            )
+        return place
 
     def category(self, value: JSON) -> str | None:
         if value is None:

@@ -77,7 +77,8 @@ class Origin:
 class Suite:
     """A suite and its selected samples, in order.
 
-    ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it.
+    ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it,
+    ``warnings`` lines on what was read and may not be meant.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Suite:
     samples: tuple[Sample, ...]
     overridden: tuple[str, ...] = ()
     shots: Shots = field(default_factory=Shots)
+    warnings: tuple[str, ...] = ()
     scorers: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: NO_SCORERS, repr=False, compare=False)
     origin: Origin = field(repr=False, compare=False)
     templates: Templates = field(repr=False, compare=False)

@@ -641,8 +641,17 @@ def test_contexts_that_are_nowhere() -> None:
     )
     assert rag("answer_relevance", sample=a_row(None))[0].status == "scored"
     scorer = suite_scorer(RagSettings())
-    with pytest.raises(ValueError, match=r"^the sample has no column 'contexts': name the column that has them"):
-        scorer.present(a_row(None, response="of the data"))
+    own = a_row(None, response="of the data")
+    score, rounds = rag("context_precision", sample=own)
+    assert (dict(score.not_measurable), rounds) == ({"context_precision": "there is no context"}, [])
+    assert scorer.warnings([own]) == [
+        (
+            "no sample has contexts (name the column that has them, score.rag.contexts), without which faithfulness is "
+            "not measurable: leave it out of the metrics",
+            ("rag", "metrics"),
+        )
+    ]
+    assert scorer.warnings([own, a_row()]) == []
     with pytest.raises(ValueError, match=r"^the sample has no column 'docs'$"):
         suite_scorer(RagSettings(contexts="docs")).present(a_row())
     assert isinstance(suite_scorer(RagSettings(metrics=("answer_relevance",))).present(a_row(None)), Presented)

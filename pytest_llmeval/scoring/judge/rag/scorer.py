@@ -37,20 +37,25 @@ T = TypeVar("T")
 COLUMN = "contexts"
 """Where the contexts stand if neither the suite says so nor the model has returned them."""
 
-_Part: TypeAlias = Literal["answer", "reference", "context"]
+_Part: TypeAlias = Literal["question", "answer", "reference", "context"]
 _NEEDS: Mapping[RagMetric, tuple[_Part, ...]] = MappingProxyType(
     {
         "faithfulness": ("answer", "context"),
-        "answer_relevance": ("answer",),
-        "context_precision": ("context",),
+        "answer_relevance": ("question", "answer"),
+        "context_precision": ("question", "context"),
         "context_recall": ("reference", "context"),
         "faithfulness_ragas": ("answer", "context"),
-        "answer_relevance_ragas": ("answer",),
+        "answer_relevance_ragas": ("question", "answer"),
         "context_recall_ragas": ("reference", "context"),
     }
 )
 _LACKS: Mapping[_Part, str] = MappingProxyType(
-    {"answer": "the answer is empty", "reference": "there is no reference answer", "context": "there is no context"}
+    {
+        "question": "there is no question",
+        "answer": "the answer is empty",
+        "reference": "there is no reference answer",
+        "context": "there is no context",
+    }
 )
 _BETWEEN_CHUNKS = "\n\n"
 _EMPTY = Verdict(value=forms.Judged(False, "the chunk is empty"), problem=None, replies=())
@@ -101,18 +106,36 @@ class RagScorer(JudgedScorer[RagSettings]):
         return frozenset(("judge", "embedder") if has_relevance else ("judge",))
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        wanting = [name for name in self.settings.metrics if "reference" in _NEEDS[name]]
-        if not wanting or not samples or any(sample.target is not None for sample in samples):
-            return []
-        text = f"no sample has a target, without which {wanting[0]} is not measurable: leave it out of the metrics"
-        return [(text, ("rag", "metrics"))]
+        lacking: Mapping[_Part, tuple[bool, str]] = {
+            "question": (all(self._lacks_question(sample) for sample in samples), "a question"),
+            "reference": (all(sample.target is None for sample in samples), "a target"),
+            "context": (all(self._lacks_contexts(sample) for sample in samples), f"contexts ({_SAY_WHERE})"),
+        }
+        found: list[tuple[str, Keys]] = []
+        for part, (is_lacking, what) in lacking.items():
+            wanting = [name for name in self.settings.metrics if part in _NEEDS[name]]
+            if wanting and samples and is_lacking:
+                text = (
+                    f"no sample has {what}, without which {wanting[0]} is not measurable: leave it out of the metrics"
+                )
+                found.append((text, ("rag", "metrics")))
+        return found
+
+    def variables(self, presented: Presented) -> Mapping[str, object]:
+        """Return an empty question for a reply that is there already: no model is shown the prompt."""
+        return {"question": ""} if self._lacks_question(presented.sample) else {}
+
+    def _lacks_question(self, sample: Sample) -> bool:
+        return sample.response is not None and not sample.question and sample.variables.get("question") is None
+
+    def _lacks_contexts(self, sample: Sample) -> bool:
+        """Whether a reply that is there already has come without contexts, and its row has none."""
+        return sample.response is not None and COLUMN not in sample.variables and self.settings.contexts is None
 
     def present(self, sample: Sample) -> Presented:
-        """``ValueError`` for contexts that are no texts, and where it is certain that there will be none."""
+        """Check the sample. ``ValueError`` for contexts that are no texts, and for want of the column that is named."""
         if self._needs_contexts:
             name = self.settings.contexts
-            if name is None and COLUMN not in sample.variables and sample.response is not None:
-                raise ValueError(f"the sample has no column {quote(COLUMN)}: {_SAY_WHERE}")
             if name is not None and name not in sample.variables:
                 raise no_column(sample, name)
             self._of_column(sample)
@@ -136,7 +159,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         """All metrics at the same time. Unscored unless there are all verdicts, and all embeddings."""
         answer, own = reply(responses), _contexts_of(responses[0])
         chunks = own if own is not None and self.settings.contexts is None else self._of_column(presented.sample)
-        if chunks is None and self._needs_contexts:
+        if chunks is None and self._needs_contexts and presented.sample.response is None:
             reason = f"the model returned no contexts with its answer, and the data have no column {quote(COLUMN)}"
             return Score(status="unscored", reason=f"{reason}: {_SAY_WHERE}")
         material = _Material(

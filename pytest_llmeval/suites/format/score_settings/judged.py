@@ -350,6 +350,7 @@ class RagSettings(JudgedSettings):
 
     kind: Literal["rag"] = "rag"
     scorer = "judge.rag.scorer:RagScorer"
+    needs_reply = False
     metrics: Annotated[tuple[RagMetric, ...], FROM_LIST] = Field(
         ("faithfulness", "answer_relevance", "context_precision", "context_recall"),
         json_schema_extra={"minItems": 1, "uniqueItems": True},
@@ -365,6 +366,10 @@ class RagSettings(JudgedSettings):
         3, ge=1, le=20, description="How many questions the judge makes of an answer, for answer_relevance."
     )
     max_tokens: int = Field(2048, ge=1, description="Tokens that a verdict, or a list of claims, may have.")
+
+    @property
+    def optional_columns(self) -> tuple[str, ...]:
+        return (self.contexts or "contexts",)
 
     @field_validator("metrics")
     @classmethod

@@ -97,6 +97,10 @@ class RetrievalSettings(ScorerSettings):
     _judgements: Judgements | None = PrivateAttr(None)
 
     @property
+    def optional_columns(self) -> tuple[str, ...]:
+        return (self.qrels or "qrels",) if self.qrels is None or isinstance(self.qrels, str) else ()
+
+    @property
     def judgements(self) -> Judgements | None:
         """What the file of ``qrels`` holds, once it is read; None without one."""
         return self._judgements

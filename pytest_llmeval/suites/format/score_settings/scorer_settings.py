@@ -49,6 +49,14 @@ class ScorerSettings(Spec):
     needs_target: ClassVar[bool] = True
     """Whether a sample needs a target."""
 
+    needs_reply: ClassVar[bool] = True
+    """Whether a sample whose data hold no reply, where others do, cannot be scored."""
+
+    @property
+    def optional_columns(self) -> tuple[str, ...]:
+        """Columns that the scorer reads and that a row need not have: without one it is as if it held null."""
+        return ()
+
     @property
     def unsaid(self) -> tuple[str, ...]:
         """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
