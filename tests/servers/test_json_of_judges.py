@@ -122,9 +122,9 @@ def test_a_baseline_of_another_way_is_refused(llm_pytester: pytest.Pytester, stu
     options = [*ALONE, f"--llm-judge={stub.url}", "judged.yaml"]
     assert llm_pytester.runpytest(*options, "--llm-report=before.json").ret == 0
     (found,) = report_of(llm_pytester.path, "before.json")["suites"]
-    assert found["judged_by"][0].startswith(f"{stub.url} (server, json_schema, ")
+    assert found["judged_by"][0].startswith(f"{stub.url} (server, demo, json_schema, ")
     assert llm_pytester.runpytest(*options, "--llm-baseline=before.json").ret == 0
     stub.refused.add("json_schema")
     other = llm_pytester.runpytest(*options, "--llm-baseline=before.json")
     assert other.ret != 0
-    other.stdout.fnmatch_lines(["*another judge: '*(server, json_schema, *'*", "*(server, json_object, *"])
+    other.stdout.fnmatch_lines(["*another judge: '*(server, demo, json_schema, *'*", "*(server, demo, json_object, *"])

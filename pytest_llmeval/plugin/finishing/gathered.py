@@ -48,6 +48,7 @@ class Gathered:
     records: dict[tuple[Group, str], Record] = field(default_factory=dict)
     suites: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
+    known_judges: dict[tuple[str, str], Mapping[str, JSON]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     uses: dict[tuple[str | None, str], dict[str, ServerUse]] = field(default_factory=dict)
     first_served: dict[tuple[JSON, JSON], Mapping[str, JSON]] = field(default_factory=dict)
@@ -108,10 +109,11 @@ class Gathered:
                 yield self.models[name]
 
     def judges(self) -> Iterator[Mapping[str, JSON]]:
-        """What ``Report.judges`` says of those behind servers, however they arrived."""
+        """What ``Report.judges`` says, however they arrived."""
         for role in ROLE_METHODS:
-            for name in sorted(name for found, name in self.uses if found == role):
-                yield {"role": role, "name": name, "use": self._use(role, name)}
+            for name in sorted({name for found, name in (*self.uses, *self.known_judges) if found == role}):
+                known = self.known_judges.get((role, name), {"role": role, "name": name})
+                yield {**known, "use": self._use(role, name)} if (role, name) in self.uses else known
 
     def _use(self, role: str | None, name: str) -> dict[str, JSON]:
         """In all processes together."""

@@ -180,6 +180,9 @@ class LLMSession:
         if payload.model is not None:
             gathered.add_model(payload.model)
             self.writer.add_fact("model", payload.model)
+        for judge in payload.judges:
+            gathered.known_judges.setdefault((str(judge["role"]), str(judge["name"])), judge)
+            self.writer.add_fact("judge", judge)
         for role, name, process, use in payload.uses:
             gathered.uses.setdefault((role, name), {})[process] = use
             # Of a killed run the use is known to a tenth: it grows with every sample, and a line for each costs time.

@@ -48,11 +48,10 @@ def described_judge(judge: object) -> tuple[str, str]:
     if not found.fingerprint:
         known += [{name: found.details[name] for name in _DECIDING if name in found.details}, _code_version(judge)]
     digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
-    shown = [
-        str(part)
-        for part in (found.backend, found.revision, found.dtype, found.details.get("json"), digest[:8])
-        if part is not None
-    ]
+    model = found.details.get("model") if "server" in found.details else None  # which its address does not say
+    own = None if str(model) in found.name else model
+    parts = (found.backend, own, found.revision, found.dtype, found.details.get("json"), digest[:8])
+    shown = [str(part) for part in parts if part is not None]
     return f"{redact(found.name)} ({', '.join(shown)})", digest
 
 

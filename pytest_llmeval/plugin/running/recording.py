@@ -30,6 +30,7 @@ __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
 _sent_suites_key = pytest.StashKey[dict[str, str | None]]()
 _sent_models_key = pytest.StashKey[set[str]]()
+_sent_judges_key = pytest.StashKey[set[tuple[Role, str]]]()
 _sent_uses_key = pytest.StashKey[dict[tuple[str | None, str], ServerUse]]()
 _wrong_key = pytest.StashKey[dict[tuple[str, str], tuple[Record, str]]]()
 """Under ``--llm-strict``, in the stash of an item: its wrong answers by suite and sample, with what it fails for."""
@@ -402,7 +403,12 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
         given = given if isinstance(given, list | tuple) else [given]
         asked += [(role, one) for one in given if one is not model]  # a model that judges itself is counted once
     sent = item.config.stash.setdefault(_sent_uses_key, {})
+    known = item.config.stash.setdefault(_sent_judges_key, set())
     for of_role, one in asked:
+        if of_role is not None and one is not None and (of_role, identify(one).name) not in known:
+            known.add((of_role, identify(one).name))
+            judge = {"role": of_role, **dataclasses.asdict(identify(one))}
+            payload = dataclasses.replace(payload, judges=(*payload.judges, judge))
         use = getattr(one, "server_use", None)
         if isinstance(use, ServerUse):
             name = model_of(item, one).name if of_role is None else identify(one).name

@@ -192,21 +192,22 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
             by_name.setdefault(str(model.get("name")), []).append(model)
     for members in by_name.values():
         devices = dict.fromkeys(str(model["device"]) for model in members if model.get("device"))
-        merged = {**_common(members), "device": ", ".join(devices) or None}
-        uses = [use_of_model(model) for model in members]
-        if any(uses):
-            merged["use"] = asdict(sum(filter(None, uses), ServerUse()))
-        yield merged
+        yield _with_uses({**_common(members), "device": ", ".join(devices) or None}, members)
+
+
+def _with_uses(merged: dict[str, JSON], members: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
+    """With what all parts have sent to a model behind a server."""
+    uses = [use for use in map(use_of_model, members) if use is not None]
+    return {**merged, "use": asdict(sum(uses, ServerUse()))} if uses else merged
 
 
 def _merged_judges(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
-    uses: dict[tuple[str, str], ServerUse] = {}
+    by_name: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for report in reports:
         for judge in report.judges:
-            key = str(judge.get("role")), str(judge.get("name"))
-            uses[key] = uses.get(key, ServerUse()) + (use_of_model(judge) or ServerUse())
-    for (role, name), use in uses.items():
-        yield {"role": role, "name": name, "use": asdict(use)}
+            by_name.setdefault((str(judge.get("role")), str(judge.get("name"))), []).append(judge)
+    for members in by_name.values():
+        yield _with_uses(_common(members), members)
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:

@@ -268,7 +268,8 @@ class Unrecorded:
 class Payload:
     """Everything that one test report carries from the process that ran the test to the one that writes the report.
 
-    ``model`` is a ``ModelIdentity`` as a dict; ``engine`` how the log-likelihoods of the records' suite are computed;
+    ``model`` is a ``ModelIdentity`` as a dict, ``judges`` are those of models that have a role, which is beside their
+    keys; ``engine`` how the log-likelihoods of the records' suite are computed;
     ``uses`` are of models behind servers: the role (None of one that is evaluated), the name, the process that asked,
     and what that has sent by now;
     ``store_problem`` why the process can keep no more replies; ``store_flaws`` the process, and what it could not use
@@ -279,6 +280,7 @@ class Payload:
     unrecorded: Unrecorded | None = None
     suite: SuiteInfo | None = None
     model: Mapping[str, JSON] | None = None
+    judges: tuple[Mapping[str, JSON], ...] = ()
     engine: EngineUse | None = None
     uses: tuple[tuple[str | None, str, str, ServerUse], ...] = ()
     store_problem: str | None = None
@@ -293,6 +295,7 @@ class Payload:
                 None if self.unrecorded is None else asdict(self.unrecorded),
                 None if self.suite is None else asdict(self.suite),
                 self.model,
+                self.judges,
                 None if self.engine is None else asdict(self.engine),
                 [[*names, asdict(use)] for *names, use in self.uses],
                 self.store_problem,
@@ -302,12 +305,13 @@ class Payload:
 
     @classmethod
     def decode(cls, text: str) -> Payload:
-        records, unrecorded, suite, model, engine, uses, store_problem, store_flaws = json.loads(text)
+        records, unrecorded, suite, model, judges, engine, uses, store_problem, store_flaws = json.loads(text)
         return cls(
             records=tuple(_record_of(values) for values in records),
             unrecorded=None if unrecorded is None else Unrecorded(**unrecorded),
             suite=None if suite is None else SuiteInfo.from_dict(suite),
             model=model,
+            judges=tuple(judges),
             engine=None if engine is None else EngineUse(**engine),
             uses=tuple((role, name, process, ServerUse(**use)) for role, name, process, use in uses),
             store_problem=store_problem,

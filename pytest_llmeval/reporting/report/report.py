@@ -257,8 +257,8 @@ class Report:
     ``problems`` are what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for;
     those of a session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when
     it was made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are
-    the models behind servers that scorers asked: ``role``, ``name`` and ``use``. ``store`` is None for a session
-    without one.
+    the models that scorers asked: ``role``, what is known of each as of ``models``, and of those behind servers
+    ``use``. ``store`` is None for a session without one.
     """
 
     schema: int = SCHEMA_VERSION

@@ -27,7 +27,7 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["JOURNAL_VERSION", "Journal", "JournalError", "Kind", "journal_path"]
 
-Kind: TypeAlias = Literal["suite", "model", "use", "engine", "expected"]
+Kind: TypeAlias = Literal["suite", "model", "judge", "use", "engine", "expected"]
 """A ``SuiteInfo``; a model as ``Report.models`` has it; with ``model``, ``process`` and of a judge its ``role``, a
 ``ServerUse``; with ``suite`` and ``model`` of the group, the fields of an ``EngineUse``, or ``num_expected``, how many
 samples are to run."""

@@ -31,7 +31,7 @@ KILLED = "killed before its end"
 """``Report.stopped`` of a report from a journal."""
 
 _EXIT_CODE = 2  # pytest's own for a run that was interrupted
-_KINDS = ("record", "suite", "model", "use", "engine", "expected")
+_KINDS = ("record", "suite", "model", "judge", "use", "engine", "expected")
 _FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
 
 
@@ -41,6 +41,7 @@ class _Found:
 
     infos: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
+    judges: dict[tuple[str, str], Mapping[str, JSON]] = field(default_factory=dict)
     uses: dict[tuple[str, str], dict[str, ServerUse]] = field(default_factory=dict)
     engines: dict[Group, EngineUse] = field(default_factory=dict)
     expected: dict[Group, int] = field(default_factory=dict)
@@ -85,7 +86,11 @@ def read_journal(path: Path) -> Report:
             for name, model in found.models.items()
         ],
         "judges": [
-            {"role": role, "name": name, "use": found.use(role, name)} for role, name in sorted(found.uses) if role
+            {
+                **found.judges.get((role, name), {"role": role, "name": name}),
+                **({"use": found.use(role, name)} if (role, name) in found.uses else {}),
+            }
+            for role, name in sorted({*found.judges, *(whose for whose in found.uses if whose[0])})
         ],
         "suites": [],
     }
@@ -125,6 +130,8 @@ def _take(found: _Found, offset: int, data: object) -> None:
             found.infos[info.name] = info
         case "model":
             found.models[str(value["name"])] = value
+        case "judge":
+            found.judges[str(value["role"]), str(value["name"])] = value
         case "use":
             use = {key: part for key, part in value.items() if key not in ("model", "process", "role")}
             whose = str(value.get("role", "")), str(value["model"])

@@ -27,13 +27,14 @@ def store_texts(report: Report) -> Iterator[str]:
     yield text
     if flaws := "; ".join(_flaws(store)):
         yield f"store {store.folder}: {flaws}"
-    for model in report.models:
+    for model in (*report.models, *report.judges):
         details = model.get("details")
         stored = details.get("store") if isinstance(details, Mapping) else None
-        if stored is None and model.get("backend") not in _WITHOUT_NEED:
-            yield f"store: {model['name']}: is not asked through the store"
+        name = f"{model['role']} {model['name']}" if "role" in model else str(model["name"])
+        if stored is None and model.get("backend") not in (*_WITHOUT_NEED, None):  # None: an older report's judge
+            yield f"store: {name}: is not asked through the store"
         elif isinstance(stored, str) and "not reused" in stored:
-            yield f"store: {model['name']}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
+            yield f"store: {name}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
     if store.problem is not None:
         yield f"store: replies could no longer be kept: {store.problem}"
 
