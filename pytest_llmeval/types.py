@@ -219,12 +219,14 @@ Role: TypeAlias = Literal["judge", "embedder"]
 class Ask:
     """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent.
 
-    ``judge`` is the place of the judge that is asked among several, from 0.
+    ``judge`` is the place of the judge that is asked among several, from 0. ``unusable`` are requests that were
+    answered before with what is no answer: a store is not to give these replies again.
     """
 
     role: Role
     requests: tuple[Request, ...]
     judge: int = 0
+    unusable: tuple[Request, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, received
 from pytest_llmeval.inference.lookahead import TimeShares
+from pytest_llmeval.inference.store.model import StoredModel
 from pytest_llmeval.models.base import (
     Asking,
     BackgroundModel,
@@ -264,6 +265,8 @@ class Judging:
         self._took_s[key] = self._took_s.get(key, 0.0) + use.seconds
         try:
             one.asked = _reasoning_apart(next(one.asking) if answers is None else one.asking.send(answers))
+            if one.asked.unusable and isinstance(model := one.models[one.asked.role][one.asked.judge], StoredModel):
+                model.forget(one.asked.unusable)
         except StopIteration as stop:
             self._end(key, stop.value)
         except (KeyboardInterrupt, GeneratorExit):
@@ -282,11 +285,14 @@ def _reasoning_apart(asked: Ask) -> Ask:
     """The same requests, whose replies are told apart from reasoning by the usual tags where they have none of their
     own: a verdict stands behind it.
     """
-    requests = tuple(
-        replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one
-        for one in asked.requests
+    requests, unusable = (
+        tuple(
+            replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one
+            for one in given
+        )
+        for given in (asked.requests, asked.unusable)
     )
-    return replace(asked, requests=requests)
+    return replace(asked, requests=requests, unusable=unusable)
 
 
 def are_same(models: Models, others: Models) -> bool:

@@ -253,7 +253,8 @@ def side_by_side(
             first = next(iter(waiting.values()))
             asked = {place: waiting.pop(place) for place, ask in list(waiting.items()) if _is_for_same(ask, first)}
             requests = tuple(request for ask in asked.values() for request in ask.requests)
-            answers = yield Ask(first.role, requests, first.judge)
+            unusable = tuple(request for ask in asked.values() for request in ask.unusable)
+            answers = yield Ask(first.role, requests, first.judge, unusable)
             start = 0
             for place, ask in asked.items():
                 advance(place, answers[start : start + len(ask.requests)])

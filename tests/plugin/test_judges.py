@@ -359,6 +359,67 @@ def test_the_store_keeps_verdicts(project: pytest.Pytester, workers: list[str]) 
     assert metrics(project, "first.json") == metrics(project, "second.json")
 
 
+MOODY = """
+import json
+from pathlib import Path
+from pytest_llmeval.types import GenerateResponse, ModelIdentity
+
+HERE = Path(__file__).parent
+GOOD = '{"reason": "because", "equivalent": true}'
+
+class Judge:
+    # Has no verdict on what holds "another", and one on "bad" at the second asking, while there is the file moody.
+    identity = ModelIdentity(name="moody", backend="test", fingerprint="m")
+
+    def generate(self, requests):
+        return [GenerateResponse(text=self.says(request)) for request in requests]
+
+    def says(self, request):
+        text = request.prompt[1].content
+        with HERE.joinpath("asked.jsonl").open("a") as file:
+            file.write(json.dumps({"name": "judge", "texts": [text.rpartition("Reply:")[2], str(request.seed)]}) + "\\n")
+        is_moody = HERE.joinpath("moody").exists()
+        fails = "another" in text or ("a bad" in text and request.seed == 0)
+        return "I cannot say." if is_moody and fails else GOOD
+"""
+
+
+def test_what_no_verdict_could_be_read_from_is_asked_again(project: pytest.Pytester, workers: list[str]) -> None:
+    """And nothing else: neither other verdicts, nor what was said before one that came at the second asking."""
+    project.makepyfile(moody=MOODY)
+    project.path.joinpath("moody").touch()
+    arguments = [*workers, "--llm-judge=python:moody:Judge", "--llm-store=store", REPORT, "equivalence.yaml"]
+    assert project.runpytest(*arguments).ret == 1
+    assert statuses(project) == {"j1": "correct", "j2": "correct", "j3": "unscored", "j4": "correct"}
+    assert len(asked(project.path)) == 1 + 2 + 3
+    project.path.joinpath("asked.jsonl").unlink()
+    assert project.runpytest(*arguments).ret == 1, "it has no verdict again"
+    assert [("another" in text, seed) for text, seed in asked(project.path)] == [(True, "0"), (True, "1"), (True, "2")]
+    project.path.joinpath("asked.jsonl").unlink()
+    project.path.joinpath("moody").unlink()
+    again = project.runpytest(*arguments, "--lf")
+    assert again.ret == 0, again.stdout.str()
+    assert [("another" in text, seed) for text, seed in asked(project.path)] == [(True, "0")]
+    assert project.runpytest(*arguments).ret == 0
+    assert len(asked(project.path)) == 1
+    assert statuses(project)["j3"] == "correct"
+
+
+def test_judges_are_in_the_report_and_have_the_hint(project: pytest.Pytester, workers: list[str]) -> None:
+    """A Python function may have changed: its verdicts are reused for a limited time only, and it is told how."""
+    arguments = [*workers, "--llm-judge=python:my_judge:by_function", "--llm-store=store", REPORT, "equivalence.yaml"]
+    result = project.runpytest(*arguments)
+    hint = "store: judge python:my_judge:by_function: replies are kept, not reused: the model has no fingerprint; "
+    assert f"{hint}--llm-store-max-age 7d reuses" in " ".join(result.stdout.str().split())
+    (judge,) = report_of(project.path)["judges"]
+    assert (judge["role"], judge["name"], judge["backend"]) == ("judge", "python:my_judge:by_function", "python")
+    count = len(asked(project.path))
+    week = project.runpytest(*arguments, "--llm-store-max-age=7d")
+    week.stdout.no_fnmatch_line("*--llm-store-max-age 7d*")
+    week.stdout.fnmatch_lines(["*store store: 3 of 4 samples reused*"])
+    assert len(asked(project.path)) == count
+
+
 def test_verdicts_on_replies_of_the_data_are_said_to_be_reused(project: pytest.Pytester) -> None:
     arguments = [*ALONE, JUDGE, "--llm-store=store", "equivalence.yaml"]
     for expected in ("*store store: 0 of 4 samples reused*", "*store store: 3 of 4 samples reused, asked *"):

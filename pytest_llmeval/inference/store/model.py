@@ -178,6 +178,13 @@ class StoredModel(UniformBackend):
         if not isinstance(answer, RequestError):
             self._store.keep(self.identity.name, [(question, replace(answer, seconds=-1.0))])
 
+    def forget(self, requests: Sequence[Request]) -> None:
+        """Let the store give these replies no more: whoever asked could not use them."""
+        for request in requests:
+            question = Question(self._fingerprint, request)
+            if (kept := self._store.find(question)) is not None and isinstance(kept.reply, Response):
+                self._take_back(question, kept.reply)
+
     def _shared(self, questions: Sequence[Question]) -> list[str | int]:
         """What is the same for the questions of one call that share a reply."""
         return [question.key if self._reuses else place for place, question in enumerate(questions)]

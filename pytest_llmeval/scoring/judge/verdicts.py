@@ -82,6 +82,8 @@ def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -
             return Verdict(value=value, problem=None, replies=tuple(replies))
         except ValueError as error:
             problem = str(error)
+    if replies:  # the same command again is to ask again
+        yield Ask("judge", (), unusable=tuple(_again(request, number) for number in range(len(replies))))
     return Verdict(value=None, problem=problem, replies=tuple(replies))
 
 

@@ -56,6 +56,9 @@ def drive(asking: Asking, judge: Judge, embedder: Embedder = no_embedder) -> tup
         except StopIteration as stop:
             score: Score = stop.value
             return score, rounds
+        if not ask.requests:
+            answers = []
+            continue
         if ask.role == "embedder":
             vectors = [embedder(request.text) for request in ask.requests if isinstance(request, EmbeddingRequest)]
             answers = [EmbeddingResponse(vector=tuple(one)) if isinstance(one, Sequence) else one for one in vectors]

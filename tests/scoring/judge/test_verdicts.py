@@ -161,6 +161,10 @@ def driven(
             assert not left, "what was answered is what was asked"
             found: Verdict[str] = stop.value
             return found, asked
+        if ask.unusable:
+            assert (ask.requests, ask.unusable) == ((), tuple(asked[: len(answers)][: len(ask.unusable)]))
+            answer = []
+            continue
         (one,) = ask.requests
         assert ask.role == "judge"
         assert isinstance(one, GenerateRequest)
