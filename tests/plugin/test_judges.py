@@ -376,8 +376,9 @@ class Judge:
 
     def says(self, request):
         text = request.prompt[1].content
+        texts = [text.rpartition("Reply:")[2], str(request.seed)]
         with HERE.joinpath("asked.jsonl").open("a") as file:
-            file.write(json.dumps({"name": "judge", "texts": [text.rpartition("Reply:")[2], str(request.seed)]}) + "\\n")
+            file.write(json.dumps({"name": "judge", "texts": texts}) + "\\n")
         is_moody = HERE.joinpath("moody").exists()
         fails = "another" in text or ("a bad" in text and request.seed == 0)
         return "I cannot say." if is_moody and fails else GOOD
