@@ -80,6 +80,7 @@ def test_tags_of_ones_own_and_none() -> None:
     [
         ("a\nb\nc", "", ("\n",), "a"),
         ("a\nb\nc", "", ("", "x"), "a\nb\nc"),
+        ("abcabc", "", ("bca", "ab"), ""),
         ("<think>a\n\nb</think>\n\nc\n\nd", "", ("\n\n",), "<think>a\n\nb</think>\n\nc"),
         ("<think>a\n\nb", "", ("\n\n",), "<think>a\n\nb"),
         ("a\n\nb</think>c\n\nd", "<think>", ("\n\n",), "a\n\nb</think>c"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ import torch
 from transformers import TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.huggingface.generation.writer import cut_at_stop, seed_of
+from pytest_llmeval.models.huggingface.generation.writer import seed_of
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.reasoning import without_reasoning
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, cut_behind_reasoning
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
 from tests.models.support import load, naive_greedy
-from tests.tiny_models import make_checkpoint
+from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint
 
 PROMPTS = [
     "The capital of France is",
@@ -73,13 +76,7 @@ def test_a_row_that_stopped_waits_for_the_others(gpt2: HuggingFaceModel) -> None
     texts = [gpt2.generate(p, max_tokens=20).text for p in PROMPTS]
     stop = (texts[0][4:6],)
     responses = gpt2.generate([GenerateRequest(p, max_tokens=20, stop=stop) for p in PROMPTS])
-    assert [written(r).text for r in responses] == [cut_at_stop(text, stop)[0] for text in texts]
-
-
-def test_cut_at_stop() -> None:
-    assert cut_at_stop("one two three", ("three", "two")) == ("one ", True)
-    assert cut_at_stop("one", ("", "x")) == ("one", False)
-    assert cut_at_stop("abcabc", ("bca", "ab")) == ("", True)
+    assert [written(r).text for r in responses] == [cut_behind_reasoning(text, stop, ())[0] for text in texts]
 
 
 def test_eos_ends_a_text_and_is_not_in_it(tmp_path: Path) -> None:
@@ -244,3 +241,34 @@ def test_short_form_takes_one_stop_string(gpt2: HuggingFaceModel) -> None:
     """A string is one stop string, and no sequence of its letters."""
     whole = gpt2.generate("A", max_tokens=20).text
     assert gpt2.generate("A", max_tokens=20, stop=whole[4:8]).text == whole[: whole.index(whole[4:8])]
+
+
+def test_a_chat_template_that_opens_the_reasoning(tmp_path: Path) -> None:
+    """The tag stands in the prompt: the text is as without tags, and beside it is one that begins with the tag."""
+    opens = CHAT_TEMPLATE.replace("<assistant>{% endif %}", "<assistant><think>\n{% endif %}")
+    model = load(make_checkpoint(tmp_path, "gpt2", chat_template=opens))
+    prompt = (Message(role="user", content="Six times seven?"),)
+    plain = GenerateRequest(prompt, max_tokens=12)
+    usual = replace(plain, reasoning=DEFAULT_TAGS)
+    first, second = model.generate([plain, usual])
+    assert isinstance(first, GenerateResponse)
+    assert isinstance(second, GenerateResponse)
+    assert (second.text, second.tagged) == (first.text, f"<think>{first.text}") == (first.text, first.tagged)
+    assert without_reasoning(plain, first).text == first.text
+    found = without_reasoning(usual, second)
+    assert (found.text, found.reasoning, found.is_unfinished) == ("", first.text.strip(), True)
+    inside = first.text[3:6]
+    cut, going_on = model.generate([replace(plain, stop=(inside,)), replace(usual, stop=(inside,))])
+    assert isinstance(cut, GenerateResponse)
+    assert isinstance(going_on, GenerateResponse)
+    assert (cut.text, cut.finish_reason) == (first.text[: first.text.index(inside)], "stop")
+    assert (going_on.text, going_on.finish_reason) == (first.text, "length")
+    assert model.identity.details["tags_of_reasoning"] == "<think> opened by the chat template"
+
+
+def test_a_model_without_such_a_template_is_known_as_before(tmp_path: Path) -> None:
+    model = load(make_checkpoint(tmp_path, "gpt2", chat_template=CHAT_TEMPLATE))
+    assert "tags_of_reasoning" not in model.identity.details
+    (found,) = model.generate([GenerateRequest("A", max_tokens=3, reasoning=DEFAULT_TAGS)])
+    assert isinstance(found, GenerateResponse)
+    assert found.tagged is None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.huggingface.generation.writer import GenerationPlan, Writer, choose_tokens, seed_of
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, cut_behind_reasoning, split_reasoning
 from tests.properties import examples
 from tests.tiny_models import make_tokenizer
 
@@ -130,3 +131,72 @@ def test_a_stop_string_that_is_a_special_token() -> None:
         row = Writer(tokenizer, (1, 2), GenerationPlan(9, stop), frozenset())
         row.add(token)
         assert row.is_done == is_done
+
+
+PIECES = st.sampled_from(["<think>", "</think>", "\n\n", "\n", " ", "a", "b", "STOP", "é", "<", "think"])
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(pieces=st.lists(PIECES, max_size=14), opened=st.sampled_from(["", "<think>"]))
+def test_stop_strings_behind_reasoning_end_a_text_where_the_whole_of_it_shows_it(
+    pieces: list[str], opened: str
+) -> None:
+    """Against cutting what was written so far after every token. Without tags each of them would end it."""
+    text = "".join(pieces)
+    stop = ("STOP", "\n\n")
+    tokens = TOKENIZER.encode(text)
+    row = writer(stop=stop, reasoning=DEFAULT_TAGS, opened=opened)
+    expected = len(tokens)
+    for n in range(1, len(tokens) + 1):
+        if cut_behind_reasoning(opened + TOKENIZER.decode(tokens[:n]), stop, DEFAULT_TAGS)[1]:
+            expected = n
+            break
+    for token in tokens:
+        row.add(token)
+    assert row.tokens == tokens[:expected]
+    whole, was_cut = cut_behind_reasoning(opened + TOKENIZER.decode(tokens[:expected]), stop, DEFAULT_TAGS)
+    found = row.result()
+    assert (found.text, found.tagged or found.text) == (whole.removeprefix(opened), whole)
+    assert found.finish_reason == ("stop" if was_cut else "length")
+
+
+def test_tags_of_special_tokens_are_kept_beside_the_text() -> None:
+    """gpt-oss's: a stop string that is one of its special tokens does not end the reasoning."""
+    tokenizer = make_tokenizer()
+    names = ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    ids = {name: tokenizer.convert_tokens_to_ids(name) for name in names}
+    whole = (
+        "<|channel|>analysis<|message|>41?\n\nNo.<|end|><|start|>assistant<|channel|>final<|message|>It is 42.<|end|>"
+    )
+    kept = tuple((ids[name], name) for name in names[:2])
+    plan = GenerationPlan(500, ("<|end|>", "\n\n"), reasoning=DEFAULT_TAGS, tag_tokens=kept)
+    row = Writer(tokenizer, (1, 2), plan, frozenset())
+    for token in tokenizer.encode(f"{whole} 43"):
+        row.add(token)
+    found = row.result()
+    assert row.tokens == tokenizer.encode(whole)
+    assert found.tagged == whole.replace("<|end|>", "").replace("<|start|>", "")
+    assert found.text == "analysis41?\n\nNo.assistantfinalIt is 42."
+    assert split_reasoning(found.tagged, DEFAULT_TAGS) == ("It is 42.", "41?\n\nNo.", False)
+    plain = Writer(tokenizer, (1, 2), GenerationPlan(500, ("<|end|>", "\n\n"), tag_tokens=kept), frozenset())
+    for token in tokenizer.encode(whole):
+        plain.add(token)
+    assert plain.result().text == "analysis41?"
+
+
+def test_long_reasoning_is_not_decoded_at_each_of_its_stop_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = []
+    decode = TOKENIZER.decode
+
+    def counted(tokens: list[int], **settings: object) -> str:
+        lengths.append(len(tokens))
+        return str(decode(tokens, **settings))
+
+    row = writer(stop=("\n",), reasoning=DEFAULT_TAGS, opened="<think>")
+    tokens = TOKENIZER.encode("a\n" * 300)
+    monkeypatch.setattr(TOKENIZER, "decode", counted, raising=False)
+    for token in tokens:
+        row.add(token)
+    assert not row.is_done
+    assert sum(length > 100 for length in lengths) == 0

@@ -31,6 +31,7 @@ from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, 
 from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import (
     JSON,
@@ -40,6 +41,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRequest,
     LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    Message,
     ModelIdentity,
     Request,
 )
@@ -47,6 +49,7 @@ from pytest_llmeval.types import (
 __all__ = ["HuggingFaceModel", "resolve_max_length"]
 
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
+_SHORT_CHAT = (Message(role="user", content="a"),)
 _NO_LENGTH = 10**9
 """transformers writes 1e30 where a tokenizer's length is not known."""
 _SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
@@ -86,6 +89,7 @@ class HuggingFaceModel(Backend):
     dtype.
     """
 
+    has_stops_behind_reasoning: ClassVar[bool] = True
     encoder_class: type[Encoder] = Encoder
     scores_plain: ClassVar[bool] = False
     """Whether the tree is left aside, also where the engine has one."""
@@ -146,8 +150,21 @@ class HuggingFaceModel(Backend):
                 "transformers": importlib.metadata.version("transformers"),
                 "torch": str(torch.__version__),
                 **_date_in_prompts(self.tokenizer),
+                **self._tags_of_reasoning(),
             },
         )
+
+    def _tags_of_reasoning(self) -> dict[str, JSON]:
+        """What of the tags of reasoning the model's texts do not show. Replies that were stored before this was looked
+        at say nothing of it, and are not found under this identity.
+        """
+        try:
+            opened = opened_by(self._encoder.render(_SHORT_CHAT), DEFAULT_TAGS)
+        except RequestError:  # no chat template, or one that refuses a chat of one turn
+            opened = ""
+        found = [f"{opened} opened by the chat template"] if opened else []
+        found += [f"{text} is a special token" for _, text in self._tag_tokens(DEFAULT_TAGS)]
+        return {"tags_of_reasoning": "; ".join(found)} if found else {}
 
     @property
     def _dtype(self) -> str:
@@ -338,13 +355,17 @@ class HuggingFaceModel(Backend):
         members: dict[Text, list[int]] = {}
         for index, request in enumerate(requests):
             try:
-                prompt = self._encode_prompt(request)
+                prompt, opened = self._encode_prompt(request)
             except RequestError as error:
                 responses[index] = error
                 continue
             sampling = (request.temperature, request.seed, request.top_p, request.epoch)
             # All epochs of a greedy text are one.
             plan = GenerationPlan(request.max_tokens, request.stop, *(sampling if request.temperature > 0 else ()))
+            tags = request.reasoning or DEFAULT_TAGS
+            plan = dataclasses.replace(
+                plan, reasoning=request.reasoning, opened=opened, tag_tokens=self._tag_tokens(tags)
+            )
             members.setdefault(Text(prompt, plan), []).append(index)
         listener(responses)
         texts = list(members)
@@ -370,16 +391,27 @@ class HuggingFaceModel(Backend):
         """What writes the texts."""
         return TextEngine(self._runner, self.engine.attention)
 
-    def _encode_prompt(self, request: GenerateRequest) -> tuple[int, ...]:
+    @functools.cached_property
+    def _special_tokens(self) -> tuple[tuple[int, str], ...]:
+        return tuple((token, self.tokenizer.decode([token])) for token in sorted(set(self.tokenizer.all_special_ids)))
+
+    def _tag_tokens(self, tags: Tags) -> tuple[tuple[int, str], ...]:
+        """Special tokens of which tags of reasoning are made, with their texts: decoding leaves them out."""
+        whole = "\n".join(tag for pair in tags for tag in pair)
+        return tuple((token, text) for token, text in self._special_tokens if text.strip() and text in whole)
+
+    def _encode_prompt(self, request: GenerateRequest) -> tuple[tuple[int, ...], str]:
+        """The tokens of a prompt, and the tag of reasoning with which it ends."""
         if request.max_tokens < 1:
             raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
         if not (math.isfinite(request.temperature) and request.temperature >= 0):
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
         if not 0 < request.top_p <= 1:
             raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
-        prompt = self._encoder.prompt(request.prompt)
+        text = self._encoder.render(request.prompt)
+        prompt = self._encoder.prompt(text)
         self._check_room(len(prompt), request.max_tokens)
-        return prompt
+        return prompt, opened_by(text, request.reasoning or DEFAULT_TAGS)
 
     def _check_room(self, num_prompt_tokens: int, num_new_tokens: int) -> None:
         num_tokens = num_prompt_tokens + num_new_tokens
@@ -400,6 +432,7 @@ class HuggingFaceModel(Backend):
             seconds=seconds / num_requests,
             is_timed=self._is_timed,
             prefill_seconds=None if generated.prefill_seconds is None else generated.prefill_seconds / num_requests,
+            tagged=generated.tagged,
         )
 
     # Both

@@ -15,15 +15,18 @@ import torch
 from transformers import TopPLogitsWarper
 
 from pytest_llmeval.models.encoding import Tokenizer
+from pytest_llmeval.text.reasoning import Tags, cut_behind_reasoning, split_reasoning
 
-__all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "cut_at_stop", "seed_of"]
+__all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "seed_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan:
     """How one text is written. ``temperature`` 0 is greedy; above 0 the same seed, epoch and prompt give the same text.
 
-    ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it.
+    ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it. Stop strings apply
+    behind what stands between tags of ``reasoning``; the prompt has ``opened`` one. ``tag_tokens`` are special tokens
+    that tags are made of, with their texts.
     """
 
     max_tokens: int
@@ -32,12 +35,16 @@ class GenerationPlan:
     seed: int = 0
     top_p: float = 1.0
     epoch: int = 0
+    reasoning: Tags = ()
+    opened: str = ""
+    tag_tokens: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
     """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included.
 
+    ``tagged`` is the text with the tags of reasoning that it lacks; None where it lacks none.
     ``seconds``: its share of the time of those it was written with. ``prefill_seconds`` of them went by until they had
     their first tokens, which is the time of reading prompts.
     """
@@ -48,12 +55,7 @@ class Generated:
     saw_nan: bool
     seconds: float = 0.0
     prefill_seconds: float | None = None
-
-
-def cut_at_stop(text: str, stop: Collection[str]) -> tuple[str, bool]:
-    """``text`` up to where the first stop string begins, and whether there was one. Empty stop strings never stop."""
-    starts = [start for s in stop if s and (start := text.find(s)) >= 0]
-    return (text[: min(starts)], True) if starts else (text, False)
+    tagged: str | None = None
 
 
 def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
@@ -83,10 +85,14 @@ class Writer:
         self._stop = [s for s in plan.stop if s]
         # A special token has no text, so a stop string that is one would never be found there.
         special = {tokenizer.decode([token]): token for token in tokenizer.all_special_ids} if self._stop else {}
-        self._ends = {*ends} | {special[s] for s in plan.stop if s in special}
+        self._ends = frozenset(ends)
+        self._stop_tokens = {special[s] for s in plan.stop if s in special}
+        self._tag_tokens = dict(plan.tag_tokens)
+        self._has_tag_token = self._is_inside = False
         # A token writes at least one byte, so a stop string that has just been completed lies within so many tokens;
         # the rest is room for tokens that write nothing. What this misses is found when the finished text is cut.
-        self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in self._stop), default=0) + 8
+        closing = [end for _, end in plan.reasoning]
+        self._window = max((len(s.encode("utf-8", "surrogatepass")) for s in (*self._stop, *closing)), default=0) + 8
         self._random = random.Random(seed_of(plan.seed, prompt, plan.epoch)) if plan.temperature > 0 else None
 
     def draw(self) -> float:
@@ -100,7 +106,8 @@ class Writer:
         if self.is_done:
             return
         self.tokens.append(token)
-        self._has_stopped = token in self._ends or self._ends_with_stop()
+        self._has_tag_token = self._has_tag_token or token in self._tag_tokens
+        self._has_stopped = token in self._ends or self._is_stop_token(token) or self._ends_with_stop()
         self.is_done = self._has_stopped or len(self.tokens) >= self._plan.max_tokens
 
     def fail(self) -> None:
@@ -109,9 +116,15 @@ class Writer:
 
     def result(self, seconds: float = 0.0, prefill_seconds: float | None = None) -> Generated:
         """What was written, in so many seconds."""
-        text, was_cut = cut_at_stop(self._text(self.tokens), self._stop)
+        plan = self._plan
+        tagged, was_cut = cut_behind_reasoning(self._tagged(self.tokens), self._stop, plan.reasoning)
+        text = tagged.removeprefix(plan.opened)
+        if self._has_tag_token:
+            for tag in self._tag_tokens.values():
+                text = text.replace(tag, "")
         return Generated(
             text=text,
+            tagged=None if text == tagged else tagged,
             finish_reason="stop" if self._has_stopped or was_cut else "length",
             num_tokens=len(self.tokens),
             saw_nan=self.saw_nan,
@@ -122,8 +135,39 @@ class Writer:
     def _ends_with_stop(self) -> bool:
         if not self._stop:
             return False
-        recent = self._text(self.tokens[-self._window :])
-        return any(s in recent for s in self._stop) and cut_at_stop(self._text(self.tokens), self._stop)[1]
+        reasoning = self._plan.reasoning
+        recent = self._shown(self.tokens[-self._window :])
+        # Within reasoning nothing can stop before it is closed, however long that takes.
+        wanted = [end.lower() for _, end in reasoning] if self._is_inside else self._stop
+        if not any(text in (recent.lower() if self._is_inside else recent) for text in wanted):
+            return False
+        tagged = self._tagged(self.tokens)
+        if reasoning:
+            self._is_inside = split_reasoning(tagged, reasoning).is_unfinished
+        return cut_behind_reasoning(tagged, self._stop, reasoning)[1]
+
+    def _is_stop_token(self, token: int) -> bool:
+        """Whether it is a special token at which the text stops: it has no text, and is not looked for there."""
+        if token not in self._stop_tokens:
+            return False
+        found = split_reasoning(self._tagged(self.tokens), self._plan.reasoning)
+        return found.reasoning is None or bool(found.text.strip())
+
+    def _tagged(self, tokens: list[int]) -> str:
+        """The text of all tokens, from the tag that the prompt has opened on."""
+        return self._plan.opened + self._shown(tokens)
+
+    def _shown(self, tokens: list[int]) -> str:
+        """The text of tokens with those of which tags are made."""
+        if not self._has_tag_token:
+            return self._text(tokens)
+        parts: list[str] = []
+        start = 0
+        for place, token in enumerate(tokens):
+            if token in self._tag_tokens:
+                parts += [self._text(tokens[start:place]) if place > start else "", self._tag_tokens[token]]
+                start = place + 1
+        return "".join(parts) + (self._text(tokens[start:]) if start < len(tokens) else "")
 
     def _text(self, tokens: list[int]) -> str:
         return self._tokenizer.decode(tokens, skip_special_tokens=True)
