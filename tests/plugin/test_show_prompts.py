@@ -43,3 +43,22 @@ def test_chat_turns_are_shown(llm_pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         ["(turns, before*", "<system> Be brief.", "<user> 1 + 1 =", "<assistant> ⟦reply of up to 256 tokens⟧"]
     )
+
+
+def test_the_judge_s_prompts_are_shown(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """As they are first asked; nobody is asked, and the model's reply has a placeholder."""
+    suite = "suite: j\nsamples: [{id: a, question: Say it., target: It.}]\nscore: {equivalence: {math: false}}\n"
+    llm_pytester.makefile(".yaml", j=suite)
+    result = llm_pytester.runpytest(*workers, "--llm-show-prompts", "j.yaml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "Say it.⟦reply of up to * tokens⟧",
+            "target: It.",
+            "judge (turns, before its chat template)",
+            "<system> You decide whether a reply to a question gives the same answer as a reference answer.*",
+            "<user> Question:",
+            "Reply:",
+            "⟦the reply⟧",
+        ]
+    )

@@ -24,7 +24,10 @@ def test_verdicts_are_shown_with_their_reasons() -> None:
     assert verdict_lines({"verdicts": [order]}) == ["verdict: other first: reply (shorter)"]
     claim: JSON = {"metric": "faithfulness", "claim": "It fell.", "value": True, "reasons": "in text 1"}
     questions: JSON = {"metric": "answer_relevance", "asked": "questions", "value": ["Why?"]}
-    assert verdict_lines({"verdicts": [questions, claim]}) == ["verdict: faithfulness, It fell.: true (in text 1)"]
+    assert verdict_lines({"verdicts": [questions, claim]}) == [
+        "verdict 1 of 2: answer_relevance: questions: Why?",
+        "verdict 2 of 2: faithfulness, It fell.: true (in text 1)",
+    ]
     assert verdict_lines({"verdicts": [{"problem": "no JSON\x1b[31m"}]}) == ["verdict: none: no JSON\\x1b[31m"]
 
 
@@ -143,4 +146,27 @@ def test_who_answered_in_the_place_of_the_model_is_shown() -> None:
     assert shown == [
         "  answered by: model cheap-1 in the place of m",
         "  answered by: system_fingerprint fp_b in the place of judge j",
+    ]
+
+
+def test_what_a_judge_wrote_beside_verdicts_is_shown() -> None:
+    """The questions that it made of an answer, how close they are, and the ranks of texts."""
+    details: dict[str, JSON] = {
+        "verdicts": [
+            {"metric": "answer_relevance", "asked": "questions", "value": ["Who?", "When?"]},
+            {"metric": "answer_relevance", "asked": "embeddings", "value": [{"question": "Who?", "cosine": 0.5}]},
+            {
+                "metric": "context_precision",
+                "asked": "relevant",
+                "rank": 2,
+                "chunk": "A",
+                "value": True,
+                "reasons": "r",
+            },
+        ]
+    }
+    assert verdict_lines(details) == [
+        "verdict 1 of 3: answer_relevance: questions: Who? | When?",
+        "verdict 2 of 3: answer_relevance: embeddings: Who?, 0.5",
+        "verdict 3 of 3: context_precision, rank 2, A: true (r)",
     ]

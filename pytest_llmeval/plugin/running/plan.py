@@ -19,7 +19,7 @@ from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
 from pytest_llmeval.plugin.stash import judging_key, lookahead_key
 from pytest_llmeval.plugin.xdist.worker import batching_of
-from pytest_llmeval.reporting.terminal.prompts import prompt_lines
+from pytest_llmeval.reporting.terminal.prompts import judge_lines, prompt_lines
 from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.text.escaping import without_commands
 
@@ -116,6 +116,8 @@ def show_prompts(session: pytest.Session) -> None:
             terminal.write_line("")
             terminal.write_line(item.nodeid, bold=True)
             for line in prompt_lines(item.question, marks=marks):
+                terminal.write_line(without_commands(line))
+            for line in judge_lines(item.file.evaluation, item.question, marks=marks):
                 terminal.write_line(without_commands(line))
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_llmeval.scoring.evaluation import Question
+from pytest_llmeval.scoring.evaluation import Evaluation, Question
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import (
     EmbeddingRequest,
     GenerateRequest,
+    GenerateResponse,
     LoglikelihoodRequest,
+    LoglikelihoodResponse,
     LoglikelihoodRollingRequest,
+    Message,
     Prompt,
+    Response,
 )
 
-__all__ = ["prompt_lines"]
+__all__ = ["judge_lines", "prompt_lines"]
 
 
 def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
@@ -46,6 +50,35 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
             yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
     target = question.presented.target
     yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
+
+
+def judge_lines(evaluation: Evaluation, question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
+    """What a judge is asked first about a reply to the question: that of the data, else a placeholder for one."""
+    if "judge" not in evaluation.scorer.roles:
+        return
+    given = question.presented.sample.response
+    reply = given if isinstance(given, str) else f"{marks[0]}the reply{marks[1]}"
+    contexts = (f"{marks[0]}a context{marks[1]}",) if "contexts" not in question.presented.sample.variables else None
+    responses: list[Response] = [
+        GenerateResponse(text=reply, contexts=contexts)
+        if isinstance(request, GenerateRequest)
+        else LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)
+        for request in question.requests
+    ]
+    asking = evaluation.asking(question, responses)
+    try:
+        asked = next(asking)
+    except StopIteration:  # the reply of the data is decided without a judge
+        return
+    finally:
+        asking.close()
+    for request in asked.requests if asked.role == "judge" else ():
+        if isinstance(request, GenerateRequest):
+            yield "judge (turns, before its chat template)"
+            prompt = request.prompt
+            turns = (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
+            for turn in turns:
+                yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
 
 
 def _scored(request: LoglikelihoodRequest | GenerateRequest) -> str:

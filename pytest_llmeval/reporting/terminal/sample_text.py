@@ -260,11 +260,20 @@ def _lists_of_verdicts(details: object, whose: str, depth: int) -> Iterator[tupl
         yield from _lists_of_verdicts(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
 
 
+def _listed(value: JSON) -> str:
+    """What a judge was asked for beside verdicts (claims, questions), or several verdicts in one reply."""
+    if not isinstance(value, list):
+        return as_text(value)
+    return " | ".join(", ".join(map(as_text, one.values())) if isinstance(one, dict) else as_text(one) for one in value)
+
+
 def _verdict(one: JSON) -> str | None:
-    """``polite pass (It says please.)``; None for what holds neither a reason nor a problem."""
+    """``polite pass (It says please.)``; None for what holds nothing that was said."""
     if not isinstance(one, dict):
         return None
-    about = [as_text(one[name]) for name in ("metric", "claim", "chunk") if one.get(name) is not None]
+    about = [as_text(one[name]) for name in ("metric", "claim") if one.get(name) is not None]
+    if one.get("chunk") is not None:
+        about.append(f"rank {one['rank']}, {as_text(one['chunk'])}" if "rank" in one else as_text(one["chunk"]))
     if isinstance(order := one.get("order"), list):
         about.append(f"{as_text(order[0])} first" if order else "")
     problem, reasons, value = one.get("problem"), one.get("reasons"), one.get("value")
@@ -274,6 +283,8 @@ def _verdict(one: JSON) -> str | None:
         said = ", ".join(f"{name} {as_text(value[name])} ({as_text(reasons.get(name))})" for name in value)
     elif reasons is not None:
         said = f"{as_text(value)} ({as_text(reasons)})"
+    elif "asked" in one and value is not None:
+        said = f"{as_text(one['asked'])}: {_listed(value)}"
     else:
         return None
     return ": ".join(filter(None, [", ".join(filter(None, about)), said]))
