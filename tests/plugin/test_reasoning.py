@@ -319,3 +319,65 @@ def test_keys_of_the_store_say_nothing_of_the_usual_tags() -> None:
     assert json.loads(Question("m", usual).text).keys() == {
         *("kind", "prompt", "max_tokens", "stop", "temperature", "seed", "top_p", "epoch")
     }
+
+
+CUT_JUDGE = """
+import json
+
+from pytest_llmeval.types import GenerateResponse
+
+class Judge:
+    text, reasoning, num_tokens = '{"tone": {"reason": "It is', None, None
+
+    def generate(self, requests):
+        with open("asked.txt", "a") as file:
+            print(len(requests), file=file)
+        return [
+            GenerateResponse(text=self.text, finish_reason="length", num_tokens=self.num_tokens or one.max_tokens)
+            for one in requests
+        ]
+
+class Thinking(Judge):
+    text = "<think>The reply says"
+
+class Silent(Judge):
+    text = ""
+
+class Full(Judge):
+    num_tokens = 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("judge", "told"),
+    [
+        (
+            "Judge",
+            "the verdict was cut at max_tokens (99): raise the scorer's setting max_tokens; it began '{\"tone\": {",
+        ),
+        (
+            "Thinking",
+            "the judge's reasoning was cut at max_tokens (99): raise the scorer's setting max_tokens; it began",
+        ),
+        ("Silent", "the verdict was cut at max_tokens (99): raise the scorer's setting max_tokens; it is empty"),
+        ("Full", "the verdict was cut after 7 tokens, before its max_tokens (99): the context is full; it began"),
+    ],
+)
+def test_a_verdict_that_was_cut_is_paid_once_and_shown(
+    llm_pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], judge: str, told: str
+) -> None:
+    llm_pytester.makepyfile(judges=CUT_JUDGE)
+    score = "score: {aspects: {aspects: {tone: Calm.}, n_iter: 1, max_tokens: 99}}"
+    llm_pytester.makefile(".yaml", one=f"suite: one\nsamples: [{{id: a, question: q, response: r}}]\n{score}\n")
+    args = ("-p", "no:xdist", f"--llm-judge=python:judges:{judge}", "--llm-report=r.json", "one.yaml")
+    result = llm_pytester.runpytest_inprocess(*args)
+    assert result.ret == 1
+    assert told in result.stdout.str()
+    assert asked(llm_pytester) == ["1"]
+    (record,) = report(llm_pytester)["records"]
+    assert told in record["reason"]
+    assert record["details"]["verdicts"][0]["tries"] == 1
+    capsys.readouterr()
+    assert main(["show", str(llm_pytester.path / "r.json"), "--id", "a"]) == 0
+    shown = capsys.readouterr().out
+    assert f"verdict: none: {told}" in shown

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.terminal.sample_options import option_texts
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
+from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
 __all__ = ["as_text", "bounded_lines", "sample_fields", "sample_lines", "sample_markdown"]
@@ -278,7 +279,9 @@ def _verdict(one: JSON) -> str | None:
         about.append(f"{as_text(order[0])} first" if order else "")
     problem, reasons, value = one.get("problem"), one.get("reasons"), one.get("value")
     if problem is not None:
-        said = f"none: {as_text(problem)}"
+        raw, words = one.get("raw"), as_text(problem)
+        began = f" (it began {quoted(raw.strip())})" if isinstance(raw, str) and raw.strip() else ""
+        said = f"none: {words}{'' if 'it began' in words else began}"
     elif isinstance(reasons, dict) and isinstance(value, dict):
         said = ", ".join(f"{name} {as_text(value[name])} ({as_text(reasons.get(name))})" for name in value)
     elif reasons is not None:

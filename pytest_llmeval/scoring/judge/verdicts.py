@@ -16,6 +16,7 @@ import regex
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.text.escaping import first_line
+from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Response, Score
 
 __all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict"]
@@ -62,7 +63,8 @@ AskingVerdict: TypeAlias = Generator[Ask, Sequence[Response | Failed], Verdict[T
 def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -> AskingVerdict[T]:
     """Ask a judge, and twice more with other seeds where ``read`` raises ``ValueError`` for what it says.
 
-    A request that fails is not tried again: its model has done that where it helps.
+    A request that fails is not tried again: its model has done that where it helps. Nor is one whose verdict was cut:
+    the others would be cut too, and cost as much.
     """
     replies: list[GenerateResponse] = []
     problem = ""
@@ -82,9 +84,27 @@ def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -
             return Verdict(value=value, problem=None, replies=tuple(replies))
         except ValueError as error:
             problem = str(error)
+        if response.finish_reason == "length":
+            problem = _why_cut(request, response)
+            break
     if replies:  # the same command again is to ask again
         yield Ask("judge", (), unusable=tuple(_again(request, number) for number in range(len(replies))))
     return Verdict(value=None, problem=problem, replies=tuple(replies))
+
+
+def _why_cut(request: GenerateRequest, response: GenerateResponse) -> str:
+    """What is said of a verdict that is no whole one since it was cut, with its beginning."""
+    if 0 < response.num_tokens < request.max_tokens:
+        limit = (
+            f"after {response.num_tokens:,} tokens, before its max_tokens ({request.max_tokens:,}): the context is full"
+        )
+    else:
+        limit = f"at max_tokens ({request.max_tokens:,}): raise the scorer's setting max_tokens"
+    if response.text.strip():
+        return f"the verdict was cut {limit}; it began {quoted(response.text.strip())}"
+    if response.reasoning:
+        return f"the judge's reasoning was cut {limit}; it began {quoted(response.reasoning)}"
+    return f"the verdict was cut {limit}; it is empty"
 
 
 def _again(request: GenerateRequest, number: int) -> GenerateRequest:
