@@ -103,6 +103,19 @@ def afrixnli(stream: random.Random, place: int) -> Row:
     return {"premise": f"{words(stream, 5)} {place}", "hypothesis": words(stream, 3), "label": stream.randrange(3)}
 
 
+def wsc273(stream: random.Random, place: int) -> Row:
+    """The pronoun stands for one of two options; ``doc_to_text`` is the column with the index of the right one."""
+    before = f"{place} {words(stream, 3)}. "
+    pronoun = stream.choice(["it", "His"])
+    return {
+        "text": f"{before}{pronoun}  {words(stream, 4)}.",
+        "pronoun": pronoun,
+        "pronoun_loc": len(before),
+        "options": ["The box", "Anna"],
+        "label": stream.randrange(2),
+    }
+
+
 TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
     "hellaswag": hellaswag,
     "winogrande": winogrande,
@@ -110,6 +123,7 @@ TASKS: Mapping[str, Callable[[random.Random, int], Row]] = {
     "gpqa_main_n_shot": gpqa,
     "mmlu_pro_biology": mmlu_pro,
     "wikitext": wikitext,
+    "wsc273": wsc273,
     "drop": drop,
     "race": race,
     "afrixnli_amh_prompt_2": afrixnli,  # its f1 is aggregated by a function
@@ -177,3 +191,47 @@ def test_only_the_installed_packages_tasks_run_code(tmp_path: Path) -> None:
     )
     with pytest.raises(SuiteError, match=r"mine\.yaml:4: doc_to_text: .* not part of the installed lm_eval package"):
         load_task(leaf, results_scorer=task_results_scorer)
+
+
+@pytest.mark.parametrize("rule", ["label", "'{{label}}'", '\'{{ {"a": 0, "b": 1}[letter] }}\'', "1"])
+@pytest.mark.parametrize("num_fewshot", [None, 2])
+def test_a_text_that_is_a_number_is_the_index_of_an_option_in_the_prompt(
+    tmp_path: Path, rule: str, num_fewshot: int | None
+) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"task: own\ndataset_path: own/rows\ntest_split: test\ntraining_split: train\noutput_type: multiple_choice\n"
+        f"doc_to_text: {rule}\ndoc_to_choice: '{{{{[first, second]}}}}'\ndoc_to_target: '{{{{rest}}}}'\n"
+    )
+    stream = random.Random(rule)
+    made = {
+        split: datasets.Dataset.from_list(
+            [
+                {
+                    "first": f"{place} one {words(stream, 2)}",
+                    "second": f"two {words(stream, 2)}",
+                    "rest": f"and {words(stream, 3)}",
+                    "label": (label := stream.randrange(2)),
+                    "letter": "ab"[label],
+                }
+                for place in range(8)
+            ]
+        )
+        for split in ("train", "test")
+    }
+    splits = datasets.DatasetDict(made)
+    logging.disable(logging.WARNING)
+    try:
+        task = side_by_side.theirs(yaml_loader.load_yaml(path), splits, num_fewshot)
+    finally:
+        logging.disable(logging.NOTSET)
+    evaluation = side_by_side.ours(path, splits, num_fewshot)
+    expected = side_by_side.their_requests(task)
+    for sample in evaluation.suite.samples:
+        asked = [side_by_side.as_arguments(request) for request in evaluation.question(sample).requests]
+        assert asked == [side_by_side.normal_arguments(one) for one in expected[int(sample.id)]]
+    theirs, ours = side_by_side.made_up(task, evaluation, rule)
+    wanted = side_by_side.their_metrics(task, theirs)
+    with mock.patch("datasets.load_dataset", return_value=splits):
+        found = side_by_side.our_metrics(evaluation, ours, metric_pairs(path))
+    assert found == pytest.approx(wanted)

@@ -15,6 +15,7 @@ from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.recognize import is_task_file
+from pytest_llmeval.suites.lm_eval.scores import Scoring
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.loading.loader import load_suite
@@ -292,6 +293,31 @@ def test_a_converted_task_asks_what_the_task_asks(tmp_path: Path, monkeypatch: p
     assert isinstance(first, LoglikelihoodRequest)
     assert isinstance(first.context, str)
     assert first.context.startswith("None 'yes'\n\nIs "), "a column is what a template sees, null as Python writes it"
+
+
+def test_a_converted_task_whose_text_is_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"a": f"{n} red", "b": "blue", "answer": n % 2, "rest": "is it."} for n in range(3)]
+    text = CHOICE.replace('"{{question}}\\nAnswer:"', "answer").replace('"{{answer}}"', '"{{rest}}"')
+    path = local(tmp_path, text, rows)
+    (tmp_path / "suite.yaml").write_text(convert(path))
+    for suite in (load_task(Leaf(Source(path, "task.yaml"))), load_suite(tmp_path / "suite.yaml")):
+        evaluation = Evaluation(suite)
+        assert [sample.target for sample in suite.samples] == [0, 1, 0]
+        assert evaluation.question(suite.samples[1]).requests == (
+            LoglikelihoodRequest("1 red", " is it."),
+            LoglikelihoodRequest("blue", " is it."),
+        )
+
+
+def test_a_target_that_is_no_column_where_a_function_judges(tmp_path: Path) -> None:
+    """lm-eval takes the word for itself, and ``process_results`` need not look at it."""
+    path = tmp_path / "task.yaml"
+    path.write_text(REPLY)
+    task = read_task_file(Source(path, "task.yaml"))
+    made = translate(task, scoring=Scoring({"custom": {"name": "of_results"}}, [], None, ()))[0].value
+    assert made["target"] == "{{ row['sum'] if 'sum' in row else 'sum' }}"
+    assert translate(task)[0].value["target"] == "sum", "a column that has to be there"
 
 
 @pytest.mark.parametrize(

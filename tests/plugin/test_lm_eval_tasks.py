@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatch
 from importlib.util import find_spec
 
 import pytest
@@ -198,6 +199,32 @@ def test_an_unknown_name_stops_the_run(folder: pytest.Pytester, monkeypatch: pyt
         result = folder.runpytest_subprocess("--llm-suite", given)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"ERROR: {message}"])
+
+
+def test_what_needs_an_lm_eval_that_is_not_installed_says_so(
+    folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.makepyfile(without_lm_eval="import sys\nsys.modules['lm_eval'] = None\n")
+    folder.makefile(".yaml", mine="group: mine\ntask: [arc_easy]\n", coded=WET.replace("wet", "coded") + CODED)
+    monkeypatch.setenv("PYTHONPATH", str(folder.path))
+    how = "lm_eval is not installed: pip install 'lm_eval==0.4.13'"
+    for given, message in (
+        (("--llm-suite", "lm_eval:arc_easy"), f"{how}; or name the file of the task in place of lm_eval:arc_easy"),
+        (("mine.yaml",), f"mine.yaml:2: task.0: there is no task, group or tag 'arc_easy'*; for its own tasks, {how}"),
+        (("coded.yaml", "--llm-trust-task-code"), f"*functions of the lm_eval package only, and {how}"),
+    ):
+        result = folder.runpytest_subprocess("-p", "without_lm_eval", *given)
+        lines = [*result.outlines, *result.errlines]
+        assert any(fnmatch(line, f"*{message}") for line in lines), lines
+
+
+def test_data_keys_that_stand_at_the_group(folder: pytest.Pytester, workers: list[str]) -> None:
+    members = 'task:\n- {task: wet}\n- {task: dry, doc_to_text: "Say: {{question}}\\nAnswer:"}\n'
+    folder.makefile(".yaml", group="group: natural\n" + BASE + members)
+    result = folder.runpytest(*workers, "group.yaml")
+    result.stdout.fnmatch_lines_random(["wet * 3 *", "dry * 3 *", "*4 passed, 2 wrong*"])
+    prompts = [prompt for call in model_calls(folder.path, "loglikelihood") for prompt in call["prompts"]]
+    assert any(prompt.startswith("Say: Is water wet?") for prompt in prompts)
 
 
 CODE = """\

@@ -19,6 +19,7 @@ from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, e
 from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.loading.sources import rows_of, shown_source
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.text.wording import Keys, dotted
@@ -163,9 +164,12 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
     if config or "fewshot_config" in value:
         value["fewshot_config"] = config
     coded = CodedTask(replace(task, value=value), code)
-    if ("doc_to_text",) in code.functions and value.get("doc_to_choice") is not None:
+    text, has_choices = value.get("doc_to_text"), value.get("doc_to_choice") is not None
+    if ("doc_to_text",) in code.functions and has_choices:
         first = coded.first_document(rows)
         coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
+    elif task.spec.output_type == "multiple_choice" and has_choices and may_be_a_number(text):
+        coded.multiple_input = any(is_a_number(text, one) for one in coded.first_document(rows))
     if config.get("samples") is not None and example_split(task) is None:
         config["samples"] = [
             {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.suites.lm_eval.names import TaskIndex, index_of, installed_tasks
+from pytest_llmeval.suites.lm_eval.names import NOT_INSTALLED, TaskIndex, index_of, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_spec import TASK_KEYS
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
@@ -66,7 +66,7 @@ def paths_of_name(name: str) -> list[Path]:
     """
     root = installed_tasks()
     if root is None:
-        raise LookupError("lm_eval is not installed: install it, or name the task file itself")
+        raise LookupError(f"{NOT_INSTALLED}; or name the file of the task in place of lm_eval:{name}")
     index = index_of(root)
     for files in (index.groups, index.tasks):
         if name in files:
@@ -145,7 +145,8 @@ class _Resolver:
         name = member.get("task")
         if not isinstance(name, str):
             raise file.error_at(keys, "expected the key task, a name, or the key group")
-        if ("dataset_path" in member or "include" in member) and self._find(name, with_tags=False) is None:
+        has_data = {"dataset_path", "include", "custom_dataset"} & {*member, *group.changes}
+        if has_data and self._find(name, with_tags=False) is None:
             inline = {**group.changes, **{str(key): (file, (*keys, key)) for key in member}}
             yield Leaf(file.source, inline, inline=name)
             return
@@ -156,6 +157,8 @@ class _Resolver:
         if found is None:
             known = [known for maker in self._makers for known in maker().names]
             message = f"there is no task, group or tag {quoted(name)}{expected_one_of(name, known)}"
+            if installed_tasks() is None:
+                message += f"; for its own tasks, {NOT_INSTALLED}"
             raise group.file.error_at(keys, message)
         kind, paths = found
         for path in paths:

@@ -14,20 +14,22 @@ from typing import Any
 import yaml
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.data.yaml_reader import parse_yaml
+from pytest_llmeval.data.yaml_reader import Document, parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
+from pytest_llmeval.suites.lm_eval.data import evaluated_rows
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
 from pytest_llmeval.suites.lm_eval.scores import SCORER, MetricPair, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, functions, read_task_file
+from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of
 from pytest_llmeval.suites.loading.sources import rows_of
-from pytest_llmeval.suites.loading.suite import NO_SCORERS, Suite
+from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite
 
 __all__ = ["convert", "load_task", "metric_pairs", "read_tasks"]
 
@@ -57,7 +59,7 @@ def load_task(
     task = read_leaf(leaf)
     read_rows: RowReader = rows_of
     if results_scorer is None or next(functions(task.value), None) is None:
-        native, _ = translate(task)
+        native, _ = translate(task, multiple_input=_is_multiple_input(task, own_rows(task, overrides)))
     else:
         native, _, coded, results = translate_coded(task, own_rows(task, overrides))
         read_rows = coded.read_rows
@@ -88,13 +90,36 @@ def translate_coded(
     return native, pairs, coded, results
 
 
+def _translated(task: TaskFile) -> tuple[NativeSuite, tuple[MetricPair, ...]]:
+    return translate(task, multiple_input=_is_multiple_input(task, None))
+
+
+def _is_multiple_input(task: TaskFile, rows: RowsSpec | None) -> bool:
+    """Whether ``doc_to_text`` is the index of an option, by the first row, of ``rows`` or of the task's own.
+
+    What is wrong with the rows, or with the task, is said where they are read for good.
+    """
+    spec = task.spec
+    text = spec.doc_to_text
+    if spec.output_type != "multiple_choice" or spec.doc_to_choice is None or not may_be_a_number(text):
+        return False
+    if not isinstance(text, str):
+        return True
+    try:
+        named = RowsSpec.model_validate(evaluated_rows(task).value) if rows is None else rows
+        first = next(iter(rows_of(named, ("dataset",), Origin(Document(task.source, {}, {})))))
+    except SuiteError:
+        return False
+    return is_a_number(text, first.columns)
+
+
 def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> tuple[MetricPair, ...]:
     """What each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum_first")``.
 
     ``trust_code``: for a task of the installed lm_eval package that calls functions. Raises ``SuiteError``.
     """
     task = _single(path)
-    return translate_coded(task)[1] if trust_code else translate(task)[1]
+    return translate_coded(task)[1] if trust_code else _translated(task)[1]
 
 
 def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> str:
@@ -104,7 +129,7 @@ def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
     """
     task = _single(path)
     try:
-        native, pairs = translate(task)
+        native, pairs = _translated(task)
     except SuiteError as error:
         if "--llm-trust-task-code" not in error.message:
             raise

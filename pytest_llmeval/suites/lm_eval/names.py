@@ -14,8 +14,9 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.lm_eval.recognize import is_group_text, scalar_at
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 
-__all__ = ["TaskIndex", "index_of", "installed_tasks"]
+__all__ = ["NOT_INSTALLED", "TaskIndex", "index_of", "installed_tasks"]
 
+NOT_INSTALLED = "lm_eval is not installed: pip install 'lm_eval==0.4.13'"
 _SKIPPED = ("__pycache__", ".ipynb_checkpoints", "node_modules", "venv", "site-packages")
 
 

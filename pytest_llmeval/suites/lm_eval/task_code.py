@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.names import installed_tasks
+from pytest_llmeval.suites.lm_eval.names import NOT_INSTALLED, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile, functions
 from pytest_llmeval.text.wording import Keys, quoted
 
@@ -82,7 +82,12 @@ def _loaded(
     root = installed_tasks()
     folder = reference.source.path.resolve().parent
     module_name, _, name = reference.name.rpartition(".")
-    if root is None or not folder.is_relative_to(root):
+    if root is None:
+        message = (
+            f"found {quoted(str(reference))}; --llm-trust-task-code runs functions of the lm_eval package only, and"
+        )
+        raise task.error_at(keys, f"{message} {NOT_INSTALLED}")
+    if not folder.is_relative_to(root):
         raise task.error_at(
             keys,
             f"found {quoted(str(reference))} in a task file that is not part of the installed lm_eval package; "

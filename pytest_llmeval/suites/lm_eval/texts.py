@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import Keys
 
-__all__ = ["choices_rule", "has_markup", "is_column", "prompt_template", "target_rule", "text_template"]
+__all__ = [
+    "choices_rule",
+    "has_markup",
+    "is_a_number",
+    "is_column",
+    "may_be_a_number",
+    "prompt_template",
+    "target_rule",
+    "text_template",
+]
 
 _MARKUP = re.compile(r"\{[{%#]")
 _EXPRESSION = re.compile(r"\{\{(?![-+])(.*)(?<![-+])\}\}", re.DOTALL)
@@ -49,10 +60,35 @@ def prompt_template(task: TaskFile, rule: object, keys: Keys) -> str:
     return f"{{{{ {_column(rule)} }}}}" if is_column(rule) else _column_or_itself(rule)
 
 
-def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool) -> Any:
+def may_be_a_number(rule: object) -> bool:
+    """Return whether ``doc_to_text`` can be the index of an option: it has no text of its own but digits."""
+    if not isinstance(rule, str) or is_column(rule):
+        return isinstance(rule, int | str)
+    try:
+        body = _ENVIRONMENT.parse(rule).body
+    except TemplateSyntaxError:  # explained where it is translated
+        return False
+    texts = [node.data for part in body for node in part.find_all(nodes.TemplateData)]
+    return has_markup(rule) and all(text.isdigit() for text in texts)
+
+
+def is_a_number(rule: object, row: Mapping[str, Any]) -> bool:
+    """Return whether ``doc_to_text`` is a number for this row, as lm-eval finds it of the first document."""
+    if not isinstance(rule, str):
+        return isinstance(rule, int)
+    if rule in row:
+        return isinstance(row[rule], int)
+    try:
+        return Templates(python_values=True).text(rule, {**row, "row": dict(row)}).isdigit()
+    except TemplateError:  # explained where it is used
+        return False
+
+
+def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool, or_text: bool = False) -> Any:
     """``doc_to_target`` as the rule of a field. Raises ``SuiteError``.
 
-    With choices, digits are an index; what is written as a list is a list either way.
+    With choices, digits are an index; what is written as a list is a list either way. One word is a column; with
+    ``or_text`` it is itself where there is no such column.
     """
     if isinstance(rule, bool) or not isinstance(rule, int | str | list):
         raise task.wrong(keys, rule, "a column, a template, a whole number or a list")
@@ -64,7 +100,7 @@ def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool) 
     if has_markup(rule):
         return _filtered(rule, filter_)
     if is_column(rule):
-        return rule
+        return _column_or_itself(rule) if or_text else rule
     if rule.isdecimal() and rule.isascii():
         return int(rule) if has_choices else _verbatim(rule)
     return _filtered(_column_or_itself(rule) if rule else "{{ '' }}", filter_)

@@ -38,12 +38,13 @@ def translate(
         raise task.error_at(keys, f"found {function.described}, which runs Python; {advice}")
     native = NativeSuite(task)
     native.put(("suite",), spec.task, ("task",))
+    has_results = scoring is not None  # a function judges them, and need not look at the target
     scoring = scoring or scoring_of(task)
     _dataset(native)
     if multiple_input:
         scoring = _multiple_input(native, scoring)
     else:
-        _fields(native, output_type)
+        _fields(native, output_type, or_text=has_results)
     _prompt(native, output_type, multiple_input=multiple_input)
     source: Keys = ("metric_list",) if "metric_list" in task.value else ("output_type",)
     if scoring.filters:
@@ -64,7 +65,8 @@ def _dataset(native: NativeSuite) -> None:
     native.value["dataset"].update(_DATASET_OF_LM_EVAL)
 
 
-def _fields(native: NativeSuite, output_type: str) -> None:
+def _fields(native: NativeSuite, output_type: str, *, or_text: bool) -> None:
+    """``or_text``: a target of one word that is no column is this word, as in lm-eval, and no mistake."""
     task = native.task
     choices = task.spec.doc_to_choice
     if output_type == "multiple_choice" and choices is None:
@@ -72,7 +74,7 @@ def _fields(native: NativeSuite, output_type: str) -> None:
     if output_type == "loglikelihood_rolling":
         return
     target = task.required("doc_to_target")
-    rule = target_rule(task, target, ("doc_to_target",), has_choices=choices is not None)
+    rule = target_rule(task, target, ("doc_to_target",), has_choices=choices is not None, or_text=or_text)
     if choices is None:
         native.put(("target",), rule, ("doc_to_target",))
         if looks_at_choices(task):
