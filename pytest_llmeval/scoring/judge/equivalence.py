@@ -59,11 +59,18 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         return (
             "You decide whether a reply to a question gives the same answer as a reference answer. How it is written, "
             "what stands beside it, and steps on the way to it do not matter; every part of the answer does. Where "
-            "there are several reference answers, one of them is enough. First give your reason in a sentence or two."
+            "there are several reference answers, one of them is enough."
+            f"{' First give your reason in a sentence or two.' if self._is_json else ''}"
         )
 
     @property
+    def _is_json(self) -> bool:
+        return self.settings.form == "json"
+
+    @property
     def meaning(self) -> str:
+        if not self._is_json:
+            return "YES says that the reply gives the same answer as a reference answer, NO that it does not."
         return "Equivalent is true where the reply gives the same answer as a reference answer, else false."
 
     def versions(self) -> list[JSON]:
@@ -85,10 +92,13 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
             return _decided(True, text.strip(), "exact")
         if self.math is not None and (answer := self._equal_in_value(presented, responses)) is not None:
             return _decided(True, answer, "math")
-        found = yield from verdict(self.request(presented, self.task(presented), _SCHEMA, ("Reply", text)), _read)
+        schema, read = (_SCHEMA, _read) if self._is_json else (None, _read_word)
+        request = self.request(presented, self.task(presented), schema, ("Reply", text))
+        found = yield from verdict(request, read, is_json=self._is_json)
         if found.value is None:
             return no_verdict(found.problem, {"verdicts": [{**found.shown, "problem": found.problem}]})
-        shown: JSON = {"value": found.value.is_equivalent, "reasons": found.value.reason, **found.shown}
+        said: dict[str, JSON] = {"reasons": found.value.reason} if self._is_json else {"asked": "equivalent"}
+        shown: JSON = {"value": found.value.is_equivalent, **said, **found.shown}
         score = _decided(found.value.is_equivalent, text.strip(), "judge")
         return replace(score, details={**score.details, "verdicts": [shown], **said_to_be_cut(text, MAX_REPLY)})
 
@@ -108,6 +118,10 @@ def _read(found: Mapping[str, JSON]) -> _Equivalent:
     if not isinstance(one["equivalent"], bool):
         raise ValueError("equivalent is neither true nor false")
     return _Equivalent(one["equivalent"], str(one["reason"]))
+
+
+def _read_word(found: Mapping[str, JSON]) -> _Equivalent:
+    return _Equivalent(bool(found["yes"]), "")
 
 
 def _decided(is_right: bool, answer: str | None, by: _By) -> Score:

@@ -51,13 +51,13 @@ class JudgedScorer(AskingScorer[S]):
         self,
         presented: Presented,
         task: str,
-        schema: Mapping[str, JSON],
+        schema: Mapping[str, JSON] | None,
         *replies: tuple[str, str],
         number: int = 0,
     ) -> GenerateRequest:
         """The request for the verdict of one asking, the ``number``-th of this sample from 0.
 
-        ``schema`` is what its JSON has to follow; ``replies`` are shown under their titles.
+        ``schema`` is what its JSON has to follow, None for a YES or NO; ``replies`` are shown under their titles.
         """
         references = [("Reference answer", text) for text in presented.references]
         shown = [(title, text[:MAX_REPLY]) for title, text in replies]
@@ -68,7 +68,7 @@ class JudgedScorer(AskingScorer[S]):
         self,
         parts: Sequence[tuple[str, str]],
         task: str,
-        schema: Mapping[str, JSON],
+        schema: Mapping[str, JSON] | None,
         *,
         number: int = 0,
     ) -> GenerateRequest:
@@ -80,7 +80,7 @@ class JudgedScorer(AskingScorer[S]):
             temperature=settings.temperature,
             seed=settings.seed + _SEEDS_APART * number,
             epoch=number,
-            json_schema=json.dumps(schema),
+            json_schema="" if schema is None else json.dumps(schema),
         )
 
 

@@ -30,9 +30,13 @@ _DATA = (
 _BACKTICKS = regex.compile(r"`+")
 
 
-def judge_prompt(task: str, schema: Mapping[str, JSON], parts: Sequence[tuple[str, str]]) -> Prompt:
-    """A chat of two turns. ``schema`` is that of the JSON that is wanted, ``parts`` are titles and material."""
-    wanted = f"Reply with one JSON object of this form, and nothing else:\n{_form(schema)}"
+def judge_prompt(task: str, schema: Mapping[str, JSON] | None, parts: Sequence[tuple[str, str]]) -> Prompt:
+    """A chat of two turns. ``schema`` is that of the JSON that is wanted, None where YES or NO is; ``parts`` are titles
+    and material.
+    """
+    wanted = "Reply with one word, YES or NO, and nothing else."
+    if schema is not None:
+        wanted = f"Reply with one JSON object of this form, and nothing else:\n{_form(schema)}"
     system = f"{task}\n\n{_DATA}\n\n{wanted}"
     material = "\n\n".join(f"{title}:\n{_fenced(text)}" for title, text in parts)
     return Message(role="system", content=system), Message(role="user", content=material)

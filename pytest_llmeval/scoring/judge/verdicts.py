@@ -19,7 +19,7 @@ from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Response, Score
 
-__all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict"]
+__all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict", "yes_or_no"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,9 @@ _MAX_SHOWN = 10_000
 """Of a verdict that a record keeps: one that is longer says little, and may be megabytes."""
 _DRAWN_AT = 0.7
 """The temperature of the later tries, if the first one's is lower: the likeliest reply would be the same again."""
+_YES_OR_NO = regex.compile(r"[\W_]*(yes|no)[\W_]*", regex.IGNORECASE)
+_LONGEST_WORD = 50
+"""Characters of a YES or NO with what stands around it."""
 _FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", regex.DOTALL)
 
 
@@ -60,8 +63,12 @@ class Verdict(Generic[T]):
 AskingVerdict: TypeAlias = Generator[Ask, Sequence[Response | Failed], Verdict[T]]
 
 
-def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -> AskingVerdict[T]:
+def verdict(
+    request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T], *, is_json: bool = True
+) -> AskingVerdict[T]:
     """Ask a judge, and twice more with other seeds where ``read`` raises ``ValueError`` for what it says.
+
+    It says a JSON object, or where not ``is_json`` YES or NO, which is read as ``{"yes": true}``.
 
     A request that fails is not tried again: its model has done that where it helps. Nor is one whose verdict was cut:
     the others would be cut too, and cost as much.
@@ -78,8 +85,8 @@ def verdict(request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T]) -
             break
         replies.append(response)
         try:
-            value = read(json_object(response.text))
-            if _is_shown(response.text, request):
+            value = read(json_object(response.text) if is_json else yes_or_no(response.text))
+            if is_json and _is_shown(response.text, request):
                 raise ValueError("the verdict stands word for word in what the judge was shown")
             return Verdict(value=value, problem=None, replies=tuple(replies))
         except ValueError as error:
@@ -120,6 +127,18 @@ def _is_shown(text: str, request: GenerateRequest) -> bool:
     said = "".join(_unfenced(text).split())
     turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
     return any(said in "".join(turn.split()) for turn in turns)
+
+
+def yes_or_no(text: str) -> dict[str, JSON]:
+    """``{"yes": true}`` or false of a reply that is one of the two words, however it is written and marked.
+
+    ``ValueError`` for anything else: nothing is looked for in prose.
+    """
+    text = text.strip()
+    found = None if len(text) > _LONGEST_WORD else _YES_OR_NO.fullmatch(text)
+    if found is None:
+        raise ValueError("the verdict is neither YES nor NO")
+    return {"yes": found[1].lower() == "yes"}
 
 
 def json_object(text: str) -> dict[str, JSON]:

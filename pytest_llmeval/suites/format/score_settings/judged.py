@@ -332,6 +332,13 @@ class EquivalenceSettings(PromptedSettings):
     math: bool = Field(
         True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."
     )
+    form: Literal["json", "yes_no"] = Field(
+        "json", description="What the judge writes: JSON with its reason, or YES or NO alone, as some judges only can."
+    )
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        return (*super().unsaid, "form") if self.form == "json" else super().unsaid
 
 
 RagMetric: TypeAlias = Literal[
