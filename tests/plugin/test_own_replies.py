@@ -164,3 +164,38 @@ def test_hand_written_tests(project: pytest.Pytester, workers: list[str]) -> Non
     assert UNDECIDED in text_of(result)
     result = ran(project, "hosted", *workers, "--llm-baseline=base.json", "test_own.py", "--llm-store-refresh")
     assert "20 samples became wrong and 0 right" in text_of(result)
+
+
+LOGGING = """
+import tools
+
+def hosted(prompt):
+    with open("asked", "a") as file:
+        file.write("x")
+    return tools.add(prompt.removesuffix("="))
+"""
+
+
+def test_a_function_that_was_edited_is_asked_again(project: pytest.Pytester) -> None:
+    """Also where the edit is in a module that it imports."""
+    project.makepyfile(models=LOGGING)
+    log = project.path / "asked"
+    for source, num_asked in (("eval(text)", 20), ("eval(text)", 20), ("eval(text) + 0", 40)):
+        project.makepyfile(tools=f"def add(text): return str({source})")
+        assert project.runpytest_subprocess("--llm-model=python:models:hosted", *STORE, "sums.yaml").ret == 0
+        assert len(log.read_text()) == num_asked
+
+
+def test_a_judge_that_was_edited_is_another_judge(project: pytest.Pytester) -> None:
+    """Though it says of itself that it is the same, and the edit is in a module that it imports."""
+    project.makepyfile(judges=JUDGE.replace('"pass"', "labels.best"), labels="best = 'pass'")
+    judges = project.path / "judges.py"
+    judges.write_text(f"import labels\n{judges.read_text()}")
+    project.makefile(".yaml", sums=JUDGED)
+    given = ("--llm-model=python:models:hosted", "--llm-judge=python:judges:Judge", "-pno:xdist", "sums.yaml")
+    assert project.runpytest_subprocess(*given, "--llm-report=base.json").ret == 0
+    assert project.runpytest_subprocess(*given, "--llm-baseline=base.json").ret == 0
+    project.makepyfile(labels="best = 'fail' and 'pass'")
+    result = project.runpytest_subprocess(*given, "--llm-baseline=base.json")
+    assert result.ret == 1
+    assert "another judge: 'python:judges:Judge" in text_of(result)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
+from pytest_llmeval.data.code_version import version_of_class, version_of_function
 
 MODULE = """
 import functools
@@ -114,7 +114,7 @@ def test_classes_count_with_what_they_derive_from() -> None:
 def test_it_is_the_same_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "judges.py").write_text(MODULE, encoding="utf-8")
     code = (
-        "import judges, pathlib; from pytest_llmeval.suites.python.code_version import version_of_function as v;"
+        "import judges, pathlib; from pytest_llmeval.data.code_version import version_of_function as v;"
         "print(v(judges.made(3)), v(judges.Near({'x', 'y', 'z', 'w'})), v(judges.Open(a=object(), f=judges.judge)))"
     )
     outputs = {

@@ -148,7 +148,9 @@ def pair_samples(
     """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal`` and ``Undecided``."""
     notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
     if before.info.judge != after.info.judge:
-        raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}")
+        schema = pairing.reports[0].schema
+        hint = "" if schema >= SCHEMA_VERSION else f"; a report of schema {schema} knows a judge by less: make it anew"
+        raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}{hint}")
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
         raise Refusal(_what_differs(before, after, first, second))

@@ -25,6 +25,7 @@ __all__ = [
     "OWN_ARGUMENTS",
     "concurrency_of",
     "find_object",
+    "imported_name",
     "is_factory",
     "make_answerer",
     "missing_module",
@@ -57,6 +58,7 @@ METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
+_OF_FILE = "_llmeval_model_"
 OWN_ARGUMENTS = PYTHON_OPERATION
 """Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take."""
 
@@ -157,10 +159,15 @@ def _import(module: str) -> ModuleType:
     return importlib.import_module(module)
 
 
+def imported_name(module: str) -> str:
+    """Return the name under which ``find_object`` has imported a module, or a file that ends with .py."""
+    return f"{_OF_FILE}{Path(module).stem}" if module.endswith(".py") else module
+
+
 def _import_file(path: Path) -> ModuleType:
     """Run the file as a module of its own, which finds its neighbours as ``python FILE.py`` would."""
     path = path.absolute()
-    name = f"_llmeval_model_{path.stem}"
+    name = imported_name(str(path))
     known = sys.modules.get(name)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known

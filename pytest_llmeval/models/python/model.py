@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+from pytest_llmeval.data.code_version import SOURCE, hash_of_sources
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python import calls
@@ -15,6 +17,7 @@ from pytest_llmeval.models.python.importing import (
     METHODS,
     OWN_ARGUMENTS,
     find_object,
+    imported_name,
     make_answerer,
     offered_settings,
     own_traceback,
@@ -71,19 +74,34 @@ def load_python(
         answerer, per_call = make_answerer(found, own, name, attribute)
     except ModelError as error:
         raise ModelError(_without(str(error), secrets)) from None
+    code = hash_of_sources(answerer, imported_name(module))
+    source: dict[str, JSON] = {} if code is None else {SOURCE: code}
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
         if given := [key for key in OWN_ARGUMENTS if key in arguments]:
             has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
             problem = f"{attribute} has a method {has} for many requests: it bounds its calls itself"
             raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
-        return NamedModel(answerer, name)
+        return PythonObject(answerer, name, source)
     identity = ModelIdentity(
         name=name,
         backend="python",
-        details={"module": module, "callable": attribute, "is_async": is_async(answerer)},
+        details={"module": module, "callable": attribute, "is_async": is_async(answerer), **source},
     )
     kind = EmbeddingFunction if embeds else CallableModel
     return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, secrets=secrets)
+
+
+class PythonObject(NamedModel):
+    """An object of the Protocol that the user's own code has made, with the hash of this code in its identity."""
+
+    def __init__(self, model: object, name: str, source: Mapping[str, JSON]) -> None:
+        super().__init__(model, name)
+        self._source = source
+
+    @property
+    def identity(self) -> ModelIdentity:
+        found = super().identity
+        return replace(found, details={**found.details, **self._source})
 
 
 class CallableModel(Backend):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 
+from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of_class, version_of_function
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
-from pytest_llmeval.suites.python.code_version import version_of_class, version_of_function
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import Role
 
@@ -40,13 +40,15 @@ def described_judge(judge: object) -> tuple[str, str]:
     """The judge in a few words, and a SHA-256 (hex) of what is known of it.
 
     That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
-    fingerprint it is its name, what its server says of itself, and the source files of its Python code: what a hosted
-    name stands for may change unseen.
+    fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
+    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all.
     """
     found = identify(judge)
     known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
     if not found.fingerprint:
         known += [{name: found.details[name] for name in _DECIDING if name in found.details}, _code_version(judge)]
+    if (source := found.details.get(SOURCE) or hash_of_sources(type(_innermost(judge)))) is not None:
+        known.append(source)
     digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
     model = found.details.get("model") if "server" in found.details else None  # which its address does not say
     own = None if str(model) in found.name else model
@@ -55,10 +57,16 @@ def described_judge(judge: object) -> tuple[str, str]:
     return f"{redact(found.name)} ({', '.join(shown)})", digest
 
 
+def _innermost(model: object) -> object:
+    """Return what answers, without what stands around it: a store, the user's name."""
+    while (inner := vars(model).get("_model") if hasattr(model, "__dict__") else None) is not None:
+        model = inner
+    return model
+
+
 def _code_version(judge: object) -> int:
     """A checksum of the sources of a function or class that a user wrote."""
-    while (inner := vars(judge).get("_model") if hasattr(judge, "__dict__") else None) is not None:
-        judge = inner
+    judge = _innermost(judge)
     from pytest_llmeval.models.python.model import CallableModel  # with asyncio, which a suite without a judge spares
 
     return version_of_function(judge.function) if isinstance(judge, CallableModel) else version_of_class(type(judge))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pytest_llmeval.data.code_version import SOURCE
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, definitions_of
@@ -77,11 +78,17 @@ def check_models(parts: Sequence[NamedReport]) -> None:
                 )
         for model in report.models:
             other, same = known.setdefault(str(model.get("name")), (name, model))
-            if differing := _differing(same, model, _MODEL_KEYS):
+            if differing := _differing(_with_source(same), _with_source(model), (*_MODEL_KEYS, SOURCE)):
                 raise ReportError(
                     f"model {str(model.get('name'))!r} is not the same in {other} and {name}: {differing}; "
                     "only shards of one run are merged"
                 )
+
+
+def _with_source(model: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Return what is known of a model with the hash of its code, which is among its details, if it is Python code."""
+    details = model.get("details")
+    return {**model, SOURCE: details.get(SOURCE) if isinstance(details, Mapping) else None}
 
 
 def check_suites(parts: Sequence[NamedReport]) -> None:

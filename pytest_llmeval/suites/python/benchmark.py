@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pytest_llmeval.data.code_version import version_of_class
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import RequestError
@@ -19,7 +20,6 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.loader import suite_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Suite
-from pytest_llmeval.suites.python.code_version import version_of_class
 from pytest_llmeval.text.wording import Keys, dotted, nearest, quoted
 
 __all__ = ["Benchmark", "load_benchmark"]

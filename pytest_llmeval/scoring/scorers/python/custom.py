@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytest_llmeval.data.code_version import version_of_function
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.models.python.importing import signature_of
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
@@ -26,7 +27,6 @@ from pytest_llmeval.scoring.scorers.python.checked import (
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote, several_or_one, target_texts
 from pytest_llmeval.suites.format.score_settings import CustomSettings
-from pytest_llmeval.suites.python.code_version import version_of_function
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import NotMeasurable, Response, Sample, Score, Status, as_builtin, finite_number
 

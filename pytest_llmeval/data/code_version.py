@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import hashlib
 import inspect
 import re
 import sys
+import sysconfig
 import types
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path, PurePath
 
-__all__ = ["JUDGED_BY", "version_of_class", "version_of_function"]
+__all__ = ["JUDGED_BY", "SOURCE", "hash_of_sources", "version_of_class", "version_of_function"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAX_DEPTH = 8
 _OURS = "pytest_llmeval"
+
+SOURCE = "source"
+"""Among the details of a model that is Python code: its ``hash_of_sources``."""
 
 JUDGED_BY = "judged_by"
 """The attribute that names the model which a scorer asks: it has a fingerprint of its own."""
@@ -152,3 +159,113 @@ def _text(value: object) -> str:
         return _ADDRESS.sub("", repr(value))
     except Exception:
         return type(value).__qualname__
+
+
+def hash_of_sources(thing: object, module: str | None = None) -> str | None:
+    """Return a SHA-256 (hex) of the project's own code that ``thing`` is made of; None where none of it has a source.
+
+    These are the files of its modules and of the modules that they import, also inside of functions, and so on. Another
+    module is the project's own where it is not installed: neither in the standard library nor in a folder of
+    packages. What belongs to the package of ``module``, by which the user named the thing, is so wherever it lies.
+    """
+    names = [name for name in (module, *_modules_of(thing)) if name is not None]
+    package = None if module is None else module.partition(".")[0]
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        path = _own_file(name, package)
+        try:
+            text = None if path is None else path.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            text = None
+        if path is not None and text is not None:
+            found[name] = text
+            names += _imported(text, name, is_package=path.stem == "__init__")
+    if not found:
+        return None
+    parts = "\0".join(part for name in sorted(found) for part in (name, found[name]))
+    return hashlib.sha256(parts.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _modules_of(thing: object) -> Iterator[str]:
+    """Names of the modules that a function stands in, or the class of an object and what it derives from."""
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    if isinstance(thing, types.MethodType):
+        yield from _modules_of(thing.__self__)
+        thing = thing.__func__
+    if isinstance(thing, types.FunctionType):
+        yield from (one.__module__ for one in (thing, inspect.unwrap(thing)) if one.__module__ is not None)
+    else:
+        kind = thing if isinstance(thing, type) else type(thing)
+        yield from (base.__module__ for base in kind.__mro__)
+
+
+def _own_file(name: str, package: str | None) -> Path | None:
+    """The source file of a module of the project; it is not imported."""
+    top = name.partition(".")[0]
+    if top == _OURS or top in sys.stdlib_module_names:
+        return None
+    module = sys.modules.get(name)
+    file = getattr(_spec_on_path(name), "origin", None) if module is None else getattr(module, "__file__", None)
+    path = None if file is None else Path(file)
+    if path is None or path.suffix != ".py" or (top != package and _is_installed(path.parent)):
+        return None
+    return path
+
+
+def _spec_on_path(name: str) -> ModuleSpec | None:
+    """Where a module stands that was not imported yet, as an import inside a function would find it."""
+    package, _, last = name.rpartition(".")
+    try:
+        if not package:
+            return PathFinder.find_spec(name)
+        above = _spec_on_path(package)
+        folders = None if above is None else above.submodule_search_locations
+        # Not by its whole name, for which it would look up its parent among the imported modules.
+        return None if folders is None else PathFinder.find_spec(last, list(folders))
+    except (ImportError, ValueError):
+        return None
+
+
+@functools.cache
+def _is_installed(folder: Path) -> bool:
+    """Whether a package manager has put it there: a folder of packages holds what is known of each."""
+    paths = sysconfig.get_paths()
+    places = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    for parent in (folder, *folder.parents):
+        if parent in places or parent.name in ("site-packages", "dist-packages"):
+            return True
+        if next(parent.glob("*.dist-info"), None) is not None:  # pip install --target
+            return True
+    return False
+
+
+def _imported(text: str, name: str, *, is_package: bool) -> Iterable[str]:
+    """Names of what may be modules that a module imports."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _with_parents(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = name.split(".")
+                kept = parents[: len(parents) - node.level + is_package]
+                base = ".".join([*kept, *([base] if base else [])])
+            for alias in node.names if base else ():
+                yield from _with_parents(f"{base}.{alias.name}")
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    """The module and the packages that it stands in, which are imported with it."""
+    parts = name.split(".")
+    yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
