@@ -104,6 +104,16 @@ def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list
     )
 
 
+def test_verdicts_in_one_order_have_no_consistency(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """The verdicts that were recorded are what there is: no other order is made up for them."""
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one]", top=""))
+    assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "pairs.yaml").ret == 0
+    report = report_of(llm_pytester)
+    assert metrics_of(llm_pytester) == pytest.approx({"win_rate": 2 / 3})
+    assert {name for record in report["records"] for name in record["values"]} == {"win_rate"}
+    assert report["suites"][0]["judged_by"] == ["verdicts recorded in one"]
+
+
 def test_a_verdict_that_was_not_recorded_is_none(llm_pytester: pytest.Pytester) -> None:
     text = PAIRS.format(more="recorded: [one, two]", top="").replace("tie, one: other", "tie, one: null")
     llm_pytester.makefile(".yaml", pairs=text)
@@ -129,7 +139,8 @@ def test_recorded_verdicts_are_no_models(llm_pytester: pytest.Pytester, workers:
         ("", "human: question", "*pairs.yaml:5: sample 'shorter': human is '1 + 1 =', expected reply, other or tie*"),
         ("ties: false, recorded: [one, people]", "", "*a recorded verdict is 'tie', and ties is false*"),
         ("recorded: [one, one]", "", "*score.pairwise.recorded*twice*"),
-        ("recorded: [one]", "", "*score.pairwise.recorded: found 1 entry, expected two columns, *"),
+        ("recorded: []", "", "*score.pairwise.recorded: found 0 entries, expected two columns, *"),
+        ("recorded: [one, two, three]", "", "*score.pairwise.recorded: found 3 entries, expected two columns, *"),
     ],
 )
 def test_a_column_that_is_not_there(llm_pytester: pytest.Pytester, more: str, top: str, message: str) -> None:

@@ -55,7 +55,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        return ("win_rate", "order_consistency", "order_kappa")
+        """Of verdicts in one order nothing says how consistent they are."""
+        is_of_one_order = self.settings.recorded is not None and len(self.settings.recorded) == 1
+        return ("win_rate",) if is_of_one_order else ("win_rate", "order_consistency", "order_kappa")
 
     @property
     def better(self) -> Mapping[str, Better]:
@@ -108,7 +110,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
     def judges(self) -> list[str]:
         """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
         recorded = self.settings.recorded
-        return [] if recorded is None else [f"verdicts recorded in {recorded[0]} and {recorded[1]}"]
+        return [] if recorded is None else [f"verdicts recorded in {' and '.join(recorded)}"]
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
@@ -152,7 +154,10 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return self._score(winners, {"verdicts": shown, **shown_too, **said_to_be_cut(mine, MAX_REPLY)})
 
     def _score(self, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
-        """Of the verdicts in the two orders."""
+        """Of the verdicts in the two orders, or of one that was recorded in one."""
+        if len(winners) == 1:
+            values = {"win_rate": _POINTS[winners[0]]}
+            return Score(status="scored", answer=winners[0], values=values, details=details)
         first, second = winners
         values = {
             "win_rate": _POINTS[first] if first == second else 0.5,

@@ -281,17 +281,24 @@ class PairwiseSettings(PromptedSettings):
     )
     criterion: str | None = Field(None, description="By what they are compared, in words told to the judge.")
     ties: bool = Field(True, description="Whether the judge may say that neither is better.")
-    recorded: Annotated[tuple[str, str] | None, FROM_LIST] = Field(
+    recorded: Annotated[tuple[str, ...] | None, FROM_LIST] = Field(
         None,
+        json_schema_extra={"minItems": 1, "maxItems": 2, "uniqueItems": True},
         description="The columns with verdicts (reply, other or tie) that a judge gave before, in the order reply, "
-        "other and in the opposite one: they are read, and no judge is asked.",
+        "other and in the opposite one, or the one column of pairs that were judged in one order: they are read, and "
+        "no judge is asked. Verdicts in one order have no order_consistency.",
     )
 
     @field_validator("recorded", mode="before")
     @classmethod
     def _pair(cls, value: object) -> object:
-        value = _two_entries(value, "columns, that of the order reply, other first")
-        return each_once("column")(tuple(value)) if isinstance(value, list) else value
+        if not isinstance(value, list):
+            return value
+        if not value or len(value) > 2:
+            raise refuse_here(
+                f"found {len(value)} entries, expected two columns, that of the order reply, other first, or one"
+            )
+        return each_once("column")(tuple(value))
 
     @model_validator(mode="after")
     def _recorded_verdicts_are_about_columns(self) -> Self:
