@@ -381,3 +381,44 @@ def test_a_verdict_that_was_cut_is_paid_once_and_shown(
     assert main(["show", str(llm_pytester.path / "r.json"), "--id", "a"]) == 0
     shown = capsys.readouterr().out
     assert f"verdict: none: {told}" in shown
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        ("", "generate: {reasoning: false}\n", "hold reasoning, which was split off there and is not now"),
+        ("generate: {reasoning: false}\n", "", "hold reasoning, which was judged as a part of them there and is split"),
+    ],
+)
+def test_the_baseline_of_another_rule_is_refused(
+    project: pytest.Pytester, workers: list[str], then: str, now: str, told: str
+) -> None:
+    model = "--llm-model=python:models:function"
+    run(project, model, suite=f"score: number\n{then}")
+    (project.path / "r.json").rename(project.path / "base.json")
+    project.makefile(".yaml", sums=f"{SUITE}score: number\n{now}")
+    for compare in ("all", "common"):
+        baseline = ("--llm-baseline=base.json", f"--llm-compare={compare}")
+        result = project.runpytest_inprocess(*workers, model, *baseline, "sums.yaml")
+        assert result.ret == 1
+        assert told in " ".join(result.stdout.str().split())
+    # Its replies, scored by the rule of now, are no measurement of the model: that its own gate says.
+    run(project, "--llm-model=replay:base.json", suite=f"score: number\n{now}")
+    (project.path / "r.json").rename(project.path / "base2.json")
+    result = project.runpytest_inprocess(*workers, model, "--llm-baseline=base2.json", "sums.yaml")
+    assert "hold reasoning" not in result.stdout.str()
+
+
+def test_a_baseline_of_before_is_refused_where_its_replies_hold_reasoning(
+    llm_pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(SCHEMA_2, llm_pytester.path, dirs_exist_ok=True)
+    args = ("-p", "no:xdist", "--llm-model=replay:replies.jsonl", "--llm-report=now.json")
+    llm_pytester.runpytest_inprocess(*args, "suites/reasoning.yaml", "suites/exact.yaml")
+    found = report(llm_pytester, "now.json")
+    (suite,) = (one for one in found["suites"] if one["name"] == "reasoning")
+    assert suite["splits_reasoning"] is True
+    capsys.readouterr()
+    main(["compare", "report.json", "now.json", "--compare", "common"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("hold reasoning, which was judged as a part of them there") == 1

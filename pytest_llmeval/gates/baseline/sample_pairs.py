@@ -89,6 +89,9 @@ class Kept(ScoreLike, Protocol):
     def asked_at(self) -> str | None: ...
 
     @property
+    def has_reasoning(self) -> bool: ...
+
+    @property
     def kept_as(self) -> str | None: ...
 
 
@@ -105,6 +108,7 @@ class RecordPart:
     not_measurable: Mapping[str, str] = field(default_factory=dict)
     no_answer: bool = False
     chance: float | None = None
+    has_reasoning: bool = False
 
 
 def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Kept]]:
@@ -135,6 +139,7 @@ def _part(record: Record, names: Collection[str]) -> RecordPart:
         not_measurable=record.not_measurable,
         no_answer=record.no_answer,
         chance=record.chance,
+        has_reasoning=record.has_reasoning,
     )
 
 
@@ -151,6 +156,8 @@ def pair_samples(
         schema = pairing.reports[0].schema
         hint = "" if schema >= SCHEMA_VERSION else f"; a report of schema {schema} knows a judge by less: make it anew"
         raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}{hint}")
+    if before.info.splits_reasoning != after.info.splits_reasoning:
+        _check_reasoning(first, splits=before.info.splits_reasoning)
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
         raise Refusal(_what_differs(before, after, first, second))
@@ -174,6 +181,16 @@ def pair_samples(
         notes.append(f"{counted(num_new)} left out, not in the baseline")
     scored, told = _without_own(scored, first, second, before, after, pairing)
     return _pairs(scored, first, second, [*notes, *told])
+
+
+def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
+    """Raise ``Refusal`` where the baseline's replies hold reasoning, and only one side splits it off: two rulers."""
+    if num_reasoned := sum(kept.has_reasoning for kept in first.values()):
+        ways = ("was split off", "is not") if splits else ("was judged as a part of them", "is split off")
+        raise Refusal(
+            f"the baseline's replies to {counted(num_reasoned)} hold reasoning, which {ways[0]} there and {ways[1]} "
+            "now (generate.reasoning); score them again: --llm-model replay:BASELINE.json --llm-report NEW.json"
+        )
 
 
 def _has_other_label(before: Kept, after: Kept) -> bool:

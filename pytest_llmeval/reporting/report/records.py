@@ -14,6 +14,7 @@ from operator import attrgetter
 from sys import intern
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
 __all__ = [
@@ -99,6 +100,14 @@ class Record:
             not_measurable=self.not_measurable,
         )
 
+    @property
+    def has_reasoning(self) -> bool:
+        """Whether reasoning was split off one of its replies, or one holds tags of it."""
+        outputs = self.details.get("outputs")
+        texts = [self.output, *(outputs if isinstance(outputs, list) else ())]
+        is_apart = self.reasoning is not None or "reasonings" in self.details
+        return is_apart or any(isinstance(text, str) and holds_tags(text, DEFAULT_TAGS) for text in texts)
+
     def to_dict(self) -> dict[str, JSON]:
         """The record as JSON values; not a deep copy."""
         return dict(zip(_RECORD_FIELDS, _record_values(self), strict=True))
@@ -108,7 +117,8 @@ def without_texts(record: Record) -> Record:
     """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
 
     Strings that records have in common are held once. Of a reply without an answer the beginning stays: the summary
-    shows the first. Reasoning leaves an empty text.
+    shows the first. Reasoning leaves an
+    empty text, also where it was a part of the reply.
     """
     # ``replace`` takes three times as long, and this is done for every record of a report.
     kept = object.__new__(Record)
@@ -131,10 +141,9 @@ def remove_texts(record: Record) -> None:
         _PUT_CATEGORY(record, _shared(record.category))
     if record.cluster is not None:
         _PUT_CLUSTER(record, _shared(record.cluster))
+    _PUT_REASONING(record, "" if record.has_reasoning else None)
     if record.output is not None:
         _PUT_OUTPUT(record, _shared(record.output[:_MAX_OUTPUT]) if record.no_answer else None)
-    if record.reasoning is not None:
-        _PUT_REASONING(record, "")
     _PUT_QUESTION(record, None)
     _PUT_ANSWER(record, None)
     _PUT_PROMPT(record, None)
