@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.loop import SharedLoop
@@ -54,6 +54,9 @@ _loop = SharedLoop("llmeval-functions", patience_s=_PATIENCE_S)
 """Of all functions in a process: clients of HTTP belong to the loop of their first use, and modules share clients."""
 
 
+_Ended: TypeAlias = "queue.SimpleQueue[tuple[int, Outcome, threading.Event] | None]"
+
+
 class _Stopped(Exception):
     """What a call raised that is no failure of its own: Ctrl-C, or what ends a test of pytest. It ends the others."""
 
@@ -78,7 +81,10 @@ class Calls:
         self._limit: FixedLimit | None = None
 
     def run(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
-        """Make the calls, and give ``take`` each one's place and outcome as soon as it is there, in this thread."""
+        """Make the calls, and give ``take`` each one's place and outcome before another call begins in its place.
+
+        So a process that is killed loses no reply that was complete.
+        """
         if self._is_direct:
             for place, call in enumerate(calls):
                 take(place, self._direct(call))
@@ -114,16 +120,20 @@ class Calls:
                 f"{self._name} is asked within a coroutine on whose event loop its own would run: write await "
                 "asyncio.to_thread(model.generate, request)"
             )
-        ended: queue.SimpleQueue[tuple[int, Outcome] | None] = queue.SimpleQueue()
+        ended: _Ended = queue.SimpleQueue()
         future = _loop.run(self._gather(calls, ended))
         try:
             while (one := ended.get()) is not None:
-                take(*one)
+                place, outcome, is_taken = one
+                try:
+                    take(place, outcome)
+                finally:
+                    is_taken.set()
         except BaseException:
             future.cancel()
             with contextlib.suppress(queue.Empty):
-                while ended.get(timeout=_PATIENCE_S) is not None:
-                    pass
+                while (one := ended.get(timeout=_PATIENCE_S)) is not None:
+                    one[2].set()
             raise
         try:
             future.result()
@@ -136,10 +146,12 @@ class Calls:
             return
         raise error
 
-    async def _gather(
-        self, calls: Sequence[Callable[[], Any]], ended: queue.SimpleQueue[tuple[int, Outcome] | None]
-    ) -> None:
-        """Make the calls. Each one's place and outcome go to ``ended``, and None after all."""
+    async def _gather(self, calls: Sequence[Callable[[], Any]], ended: _Ended) -> None:
+        """Make the calls. Each one's place and outcome go to ``ended``, and None after all.
+
+        The loop waits until the asking thread has taken an outcome. Otherwise a process that dies in the next call
+        could lose replies that were complete.
+        """
         limit = self._shared_limit()
 
         async def one(place: int, call: Callable[[], Any]) -> None:
@@ -147,7 +159,9 @@ class Calls:
                 outcome = await self._bounded(call)
             if outcome.error is not None and not isinstance(outcome.error, _FAILURES):
                 raise _Stopped(outcome.error)
-            ended.put((place, outcome))
+            is_taken = threading.Event()
+            ended.put((place, outcome, is_taken))
+            is_taken.wait(_PATIENCE_S)
 
         try:
             async with asyncio.TaskGroup() as group:
