@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
+from pytest_llmeval.models.reasoning import stops_behind_reasoning
 from pytest_llmeval.models.registry import load_model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -244,11 +245,13 @@ def _ask(model: Any, requests: Sequence[Request]) -> list[Response | Failed]:
         call = getattr(model, method, None)
         if not callable(call):
             raise ModelError(f"model {identify(model).name}: has no method {method}(requests)")
-        responses = list(call([requests[place] for place in places]))
+        asked = [requests[place] for place in places]
+        responses = list(call(asked))
         if len(responses) != len(places):
             raise ModelError(
                 f"model {identify(model).name}: {method} returned {len(responses)} responses to {len(places)} requests"
             )
+        responses = stops_behind_reasoning(model, asked, responses, call)
         answers.update(zip(places, (_sendable(one) for one in responses), strict=True))
     return [answers[place] for place in range(len(requests))]
 

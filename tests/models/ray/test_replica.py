@@ -33,6 +33,7 @@ from pytest_llmeval.models.ray.replica import Handshake, Loading, Replica, disag
 from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     EngineUse,
     GenerateRequest,
@@ -105,6 +106,24 @@ def test_a_chunk_is_one_call_of_each_kind(model: Scripted, tmp_path: Path) -> No
     first, second, third = [one for answer in answers if isinstance(answer, list) for one in answer]
     assert [type(one) for one in (first, second, third)] == [GenerateResponse, LoglikelihoodResponse, GenerateResponse]
     assert model.calls == [2]
+
+
+def test_a_reply_that_was_cut_in_its_reasoning_is_asked_for_again(tmp_path: Path) -> None:
+    class Stopping(Scripted):
+        def generate(self, requests: Sequence[GenerateRequest]) -> list[Any]:
+            self.calls.append(len(requests))
+            whole = "<think>a STOP b</think>c STOP d"
+            return [GenerateResponse(text=whole.split("STOP")[0] if one.stop else whole) for one in requests]
+
+    stopping = Stopping()
+    replica = made(stopping, tmp_path)
+    replica.load()
+    plain = GenerateRequest("a", stop=("STOP",))
+    answers = replica.answer(0, [[plain], [replace(plain, reasoning=DEFAULT_TAGS)]], None)
+    assert answers is not None
+    found = [one.text for answer in answers if isinstance(answer, list) for one in answer if hasattr(one, "text")]
+    assert found == ["<think>a ", "<think>a STOP b</think>c "]
+    assert stopping.calls == [2, 1]
 
 
 def test_a_sample_that_fails_the_call_is_found(model: Scripted, tmp_path: Path) -> None:
