@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ MAX_YAML_DATA_BYTES = 100_000_000
 _EXCERPT = 40
 _MAX_CELL = 2_000_000_000
 _EACH = "*"
+_ID, _VALUE, _INDEX = "id", "value", "index"
+_SEPARATORS = (";", "\t", "|")
+"""In place of a comma, as spreadsheets write them where that is a decimal mark."""
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -84,26 +88,32 @@ def read_rows(
     key: str | None = None,
     columns: Sequence[str] | None = None,
     *,
+    separator: str | None = None,
     num_before: int = 0,
     or_one_row: bool = False,
+    of_ids: bool = False,
 ) -> Iterator[Row]:
     """The rows of a file, one by one.
 
-    ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list. ``columns`` are the
-    names of those of a CSV or TSV file without a header. ``num_before`` rows of other files come before this one's.
-    With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row. A file of the format ``text`` is one
-    row with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
+    ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list or mapping. ``columns``
+    are the names of those of a CSV or TSV file without a header. ``separator`` stands between the values of these; else
+    it is a tab in TSV, and in CSV a comma, or what the first line has in place of commas. ``num_before`` rows of other
+    files come before this one's. With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row; with
+    ``of_ids`` a file that holds a mapping is one of ids to rows where no ``key`` is given. A file of the format
+    ``text`` is one row with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
     """
     if key is not None and format_ not in ("json", "yaml"):
         raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
     if columns is not None and format_ not in ("csv", "tsv"):
         raise source.error(f"is read as {format_}, whose columns have names; remove 'columns'")
+    if separator is not None and format_ not in ("csv", "tsv"):
+        raise source.error(f"is read as {format_}, which has no separator; remove 'separator'")
     file = _File(source, num_before)
     match format_:
         case "yaml":
-            return _read_yaml(file, key)
+            return _read_yaml(file, key, of_ids)
         case "json":
-            return _read_json(file, key, or_one_row)
+            return _read_json(file, key, or_one_row, of_ids)
         case "jsonl":
             return _read_jsonl(file)
         case "parquet":
@@ -111,7 +121,7 @@ def read_rows(
         case "text":
             return _read_text(file)
         case _:
-            return _read_csv(file, "\t" if format_ == "tsv" else ",", columns)
+            return _read_csv(file, separator or ("\t" if format_ == "tsv" else None), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +142,16 @@ class _File:
         return read_text(self.source, max_bytes=MAX_DATA_BYTES, too_large="split it")
 
 
-def _read_yaml(file: _File, key: str | None) -> Iterator[Row]:
+def _read_yaml(file: _File, key: str | None, of_ids: bool) -> Iterator[Row]:
     document = read_yaml(file.source, max_bytes=MAX_YAML_DATA_BYTES, too_large="write it as JSONL")
+    key = _EACH if of_ids and key is None and isinstance(document.value, dict) else key
     for index, (value, keys) in enumerate(_rows_at(file, document.value, key)):
         yield file.row(value, index, document.line(keys))
 
 
-def _read_json(file: _File, key: str | None, or_one_row: bool) -> Iterator[Row]:
+def _read_json(file: _File, key: str | None, or_one_row: bool, of_ids: bool) -> Iterator[Row]:
     value = _parse_json(file.source, file.text(), None)
+    key = _EACH if of_ids and key is None and isinstance(value, dict) else key
     if or_one_row and key is None and isinstance(value, dict):
         yield file.row(value, 0, 1)
     else:
@@ -161,8 +173,9 @@ def _read_parquet(file: _File) -> Iterator[Row]:
 def _rows_at(file: _File, value: JSON, key: str | None) -> Iterator[tuple[JSON, Keys]]:
     """Each row to which ``key`` leads in the file's ``value``, and where it stands.
 
-    ``*`` in ``key`` goes through a list. A row has the columns of the mappings on its way from there on, without the
-    keys that lead on; of columns of the same name the innermost counts.
+    ``*`` in ``key`` goes through a list, or through a mapping: where its values are the rows, they have its keys as
+    ``id``, and those that are no mappings are the column ``value``. A row has the columns of the mappings on its way
+    from there on, without the keys that lead on; of columns of the same name the innermost counts.
     """
     return _nested_rows(file.source, value, key.split(".") if key else [], (), None)
 
@@ -180,9 +193,18 @@ def _nested_rows(
         if inherited is not None:
             inherited = {**inherited, **{name: column for name, column in value.items() if name != part}}
         yield from _nested_rows(source, value[part], rest, (*above, part), inherited)
+    elif part == _EACH and isinstance(value, dict):
+        for name, item in value.items():
+            if rest or (isinstance(item, list) and item and all(isinstance(row, dict) for row in item)):
+                yield from _nested_rows(source, item, rest, (*above, name), inherited or {})
+            else:
+                row = item if isinstance(item, dict) else {_VALUE: item}
+                yield {**(inherited or {}), _ID: name, **row}, (*above, name)
     elif part == _EACH:
         if not isinstance(value, list):
-            raise source.error(f"found {describe(value)}{_at(above)}, expected a list, which '*' of 'key' goes through")
+            raise source.error(
+                f"found {describe(value)}{_at(above)}, expected a list or mapping, which '*' of 'key' goes through"
+            )
         for index, item in enumerate(value):
             yield from _nested_rows(source, item, rest, (*above, index), inherited or {})
     else:
@@ -194,9 +216,11 @@ def _list_of_rows(source: Source, value: JSON, above: Keys) -> list[JSON]:
         return value
     lists = [name for name, part in value.items() if isinstance(part, list)] if isinstance(value, dict) else []
     advice = ", ".join(_as_key((*above, name)) for name in lists)
+    of_rows = isinstance(value, dict) and value and all(isinstance(part, dict) for part in value.values())
     raise source.error(
         f"found {describe(value)}{_at(above, 'the key ')}, expected a list of rows"
         + (f"; 'key' names the list: expected one of {advice}" if lists else "")
+        + (f"; for a mapping of ids to rows write key: '{_as_key((*above, 0))}'" if of_rows else "")
     )
 
 
@@ -272,9 +296,8 @@ def _read_jsonl(file: _File) -> Iterator[Row]:
                 index += 1
 
 
-def _read_csv(file: _File, delimiter: str, columns: Sequence[str] | None) -> Iterator[Row]:
+def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None) -> Iterator[Row]:
     source = file.source
-    is_tsv = delimiter == "\t"
     header = None if columns is None else [*columns]
     index = 0
     start = 1
@@ -282,7 +305,9 @@ def _read_csv(file: _File, delimiter: str, columns: Sequence[str] | None) -> Ite
         with io.TextIOWrapper(
             open_bytes(source, max_bytes=MAX_DATA_BYTES, too_large="split it"), encoding="utf-8-sig", newline=""
         ) as text:
-            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            first = text.readline()
+            separator = separator or _separator(first, 2 if columns is None else len(columns))
+            reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
             while (cells := _next_cells(reader)) is not None:
                 if not cells:
                     pass
@@ -290,20 +315,49 @@ def _read_csv(file: _File, delimiter: str, columns: Sequence[str] | None) -> Ite
                     header = _header(source, cells, start)
                 elif len(cells) != len(header):
                     expected = "as in the header" if columns is None else "as dataset.columns names"
+                    name = _NAMES.get(separator, quoted(separator))
                     raise source.error(
                         f"found {len(cells)} values, expected {len(header)} {expected}; quote a value that holds "
-                        f"{'a tab' if is_tsv else 'a comma'}, a quote or a line break",
+                        f"{name}, a quote or a line break{_other(first, separator)}",
                         start,
                     )
                 else:
-                    yield file.row(dict(zip(header, cells, strict=True)), index, start)
+                    row: dict[str, JSON] = dict(zip(header, cells, strict=True))
+                    row.pop("", None)
+                    yield file.row(row, index, start)
                     index += 1
                 start = reader.line_num + 1
     except csv.Error as error:
-        raise source.error(f"is not {'TSV' if is_tsv else 'CSV'}: {error}", start) from None
+        kind = "TSV" if separator == "\t" else "CSV"
+        raise source.error(f"is not {kind}: {error}", start) from None
     except UnicodeDecodeError:
         file.text()  # raises with the line, which the reader does not know
         raise
+
+
+_NAMES = {"\t": "a tab", ",": "a comma", ";": "a semicolon"}
+
+
+def _separator(first: str, at_least: int) -> str:
+    """What separates the values of a file that begins with this line: a comma, unless only another one does."""
+    if _num_cells(first, ",") < at_least:
+        return next((other for other in _SEPARATORS if _num_cells(first, other) >= at_least), ",")
+    return ","
+
+
+def _num_cells(line: str, separator: str) -> int:
+    try:
+        return len(next(csv.reader([line], delimiter=separator), []))
+    except csv.Error:  # explained where the file is read
+        return 0
+
+
+def _other(first: str, separator: str) -> str:
+    """What to write where the first line has more values with another separator."""
+    found = max((",", *_SEPARATORS), key=lambda other: _num_cells(first, other))
+    if _num_cells(first, found) <= _num_cells(first, separator):
+        return ""
+    return f"; or say what separates the values, such as dataset.separator: {quoted(found)}"
 
 
 def _next_cells(reader: Any) -> list[str] | None:
@@ -316,9 +370,15 @@ def _next_cells(reader: Any) -> list[str] | None:
 
 
 def _header(source: Source, cells: list[str], line: int) -> list[str]:
+    """The names of the columns; a first one without a name is the index that pandas writes, ``index``.
+
+    It is the empty name, which is left out of the rows, where another column has that name.
+    """
+    if not cells[0].strip() and len(cells) > 1:
+        cells = ["" if _INDEX in cells else _INDEX, *cells[1:]]
     seen: set[str] = set()
     for position, name in enumerate(cells, 1):
-        if not name.strip():
+        if not name.strip() and (position > 1 or len(cells) == 1):
             raise source.error(f"column {position} of the header has no name", line)
         if name in seen:
             raise source.error(f"found the column {quoted(name)} twice in the header; rename one", line)

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from itertools import islice
 
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
+from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["fingerprint_parts"]
 
-_WHERE = frozenset(("samples", "path", "format", "key", "columns", "hub", "config", "split", "revision", "streaming"))
+_WHERE = frozenset(("samples", *RowsSpec.model_fields))
 """Where examples come from: the same ones in another file are the same."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import string
 from collections.abc import Mapping, Sequence
 
 from pytest_llmeval.text.characters import plain_characters
@@ -127,6 +128,12 @@ def _choice_of_text(target: str, choices: Sequence[str]) -> int:
     if text.removeprefix("-").isdecimal():
         raise ValueError(
             f'{message}; if it is an index, write `target: "{{{{ answer | int }}}}"` with your column\'s name'
+        )
+    labels = string.ascii_uppercase[: len(choices)]
+    if len(text) == 1 and text.upper() in labels:
+        raise ValueError(
+            f"{message}; if it is the label of one, write `target: \"{{{{ '{labels}'.index(answer) }}}}\"` with your "
+            "column's name"
         )
     short = [choice for choice in stripped if len(choice) < _COMPARED_CHARACTERS]
     near = difflib.get_close_matches(text, short, n=1) if len(text) < _COMPARED_CHARACTERS else []

@@ -217,3 +217,74 @@ def test_a_line_ends_at_a_line_feed_only(load: Load, name: str) -> None:
     assert [sample.question for sample in suite.samples] == [row["question"] for row in rows]
     if ".jsonl" in name:
         assert [sample.line for sample in suite.samples] == list(range(1, len(rows) + 1))
+
+
+@pytest.mark.parametrize("more", ["", "\n  separator: ';'"])
+def test_values_that_semicolons_separate(load: Load, more: str) -> None:
+    rows = '\ufeffid;question;target\r\n1;Which is even?;2\r\n2;"One; or two?";a,b\r\n'
+    suite = load(f"{HEAD}a.csv{more}\n", {"a.csv": rows})
+    assert [(sample.id, sample.question, sample.target) for sample in suite.samples] == [
+        ("1", "Which is even?", "2"),
+        ("2", "One; or two?", "a,b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "columns"),
+    [
+        ("question\ttarget", "q\tt", None),
+        ("question|target", "q|t", None),
+        ("question,target;x", "q,t", None),
+        ("question,target", "q,t", None),
+        ("q;t", "q;t", "[question, target]"),
+        ("q, and;t;u", "q, and;t;u", "[question, target, other]"),
+    ],
+)
+def test_what_separates_values_is_seen_in_the_first_line(load: Load, head: str, row: str, columns: str | None) -> None:
+    """A comma where the line has one, so that a file that was read before is read as before."""
+    more = "" if columns is None else f"\n  columns: {columns}"
+    fields = "\n  fields: {target: '{{ row.values() | list | last }}'}"
+    suite = load(f"{HEAD}a.csv{more}{fields}\n", {"a.csv": f"{head}\n{row}\n"})
+    found = suite.samples[-1].variables["row"]
+    assert isinstance(found, dict)
+    assert len(found) == (2 if columns is None else columns.count(",") + 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        (
+            "a,b;c;d\n1;2,3;4\n1,2,3\n",
+            "",
+            "a.csv:3: found 3 values, expected 2 as in the header; quote a value that holds a comma, a quote or a line "
+            "break; or say what separates the values, such as dataset.separator: ';'",
+        ),
+        (
+            "a;b\n1;2;3\n",
+            "",
+            "a.csv:2: found 3 values, expected 2 as in the header; quote a value that holds a semicolon,",
+        ),
+        ("a,b\n1,2\n", "\n  separator: ';;'", "s.yaml:5: dataset.separator: found ';;' (text), expected"),
+        ("a,b\n1,2\n", "\n  delimiter: ';'", "s.yaml:5: unknown key 'delimiter' in dataset; did you mean 'separator'?"),
+    ],
+)
+def test_a_separator_that_does_not_fit(load: Load, content: str, more: str, message: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load(f"{HEAD}a.csv{more}\n", {"a.csv": content})
+    assert str(caught.value).startswith(message)
+
+
+def test_a_separator_of_a_format_that_has_none(load: Load) -> None:
+    with pytest.raises(SuiteError, match="is read as jsonl, which has no separator; remove 'separator'"):
+        load(f"{HEAD}a.jsonl\n  separator: ';'\n", {"a.jsonl": "{}"})
+
+
+def test_the_index_that_pandas_writes(load: Load) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"question": ["a", "b"], "target": ["x", "y"]}, index=["q7", "q9"])
+    suite = load(f"{HEAD}a.csv\n  fields: {{id: index}}\n", {"a.csv": frame.to_csv()})
+    assert [sample.id for sample in suite.samples] == ["q7", "q9"]
+    suite = load(f"{HEAD}a.csv\n", {"a.csv": frame.reset_index().to_csv()})
+    assert [sample.variables["row"] for sample in suite.samples] == frame.reset_index().to_dict("records")
+    with pytest.raises(SuiteError, match=r"a\.csv:1: column 2 of the header has no name"):
+        load(f"{HEAD}a.csv\n", {"a.csv": "a,\n1,2\n"})

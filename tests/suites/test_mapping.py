@@ -273,6 +273,16 @@ def test_where_sees_fields_before_columns(load: Load) -> None:
     assert [sample.variables["row"] for sample in suite.samples] == [{"n": 1}]
 
 
+def test_where_leaves_out_rows_of_which_no_fields_can_be_made(load: Load) -> None:
+    rows = jsonl({"answer": "B", "n": 1}, {"answer": None, "n": 2}, {"n": 3, "answer": "A"})
+    fields = """  fields: {choices: ["x", "y"], target: "{{ 'AB'.index(answer) }}", big: "{{ n * 10 }}"}\n"""
+    suite = load(HEAD + fields + "  where: answer is not none\n", rows)
+    assert [sample.target for sample in suite.samples] == [1, 0]
+    assert [sample.id for sample in suite.samples] == ["1", "3"], "a row keeps its number"
+    with pytest.raises(SuiteError, match=r"d\.jsonl:2"):
+        load(HEAD + fields + "  where: big > 0 and answer is not none\n", rows)
+
+
 def test_shuffle_then_limit_in_the_order_of_python_random(load: Load) -> None:
     rows = [{"n": n} for n in range(20)]
     suite = load(HEAD + "  where: n != 3\n  shuffle_seed: 5\n  limit: 4\n", jsonl(*rows))
@@ -286,6 +296,17 @@ def test_ids_are_checked_among_the_rows_that_are_left(load: Load) -> None:
     rows = [{"id": "a", "lang": "de"}, {"id": "a", "lang": "en"}]
     (sample,) = load(HEAD + "  where: lang == 'en'\n", jsonl(*rows)).samples
     assert (sample.id, sample.line) == ("a", 2)
+
+
+def test_an_id_that_stands_twice_says_how_to_number_the_rows(load: Load) -> None:
+    rows = jsonl({"id": "a", "target": "x"}, {"id": "a", "target": "y"})
+    with pytest.raises(SuiteError) as caught:
+        load(HEAD, rows)
+    assert str(caught.value) == (
+        "d.jsonl:2: found the id 'a' twice, first in d.jsonl:1; ids are unique in a suite; dataset.first_id: 1 takes "
+        "the rows' numbers in their place"
+    )
+    assert [sample.id for sample in load(HEAD + "  first_id: 1\n", rows).samples] == ["1", "2"]
 
 
 def test_ids_are_made_nfc(load: Load) -> None:

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pytest_llmeval.cli import COMMANDS
 from pytest_llmeval.plugin.options.settings import OPTIONS, Option, Settings
 from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
-from pytest_llmeval.suites.format.dataset_spec import DatasetSpec
+from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, JoinSpec
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import FILTERS
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
@@ -39,6 +39,7 @@ COMMAND = "python -m tests.tools.reference"
 
 _PARTS: Sequence[tuple[str, type[BaseModel]]] = (
     ("dataset", DatasetSpec),
+    ("dataset.join", JoinSpec),
     ("prompt", PromptSpec),
     ("prompt.fewshot", FewshotSpec),
     ("generate", GenerateSpec),

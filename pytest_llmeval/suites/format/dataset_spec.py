@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here
 
-__all__ = ["DatasetSpec", "FieldRule", "RowsSpec"]
+__all__ = ["DatasetSpec", "FieldRule", "JoinSpec", "RowsSpec"]
 
 DataFormat: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet", "text"]
 
@@ -36,6 +36,18 @@ FieldRule: TypeAlias = Annotated[
 """Where a field's value comes from: a column, a Jinja2 template, a literal number or bool, or a list."""
 
 
+class JoinSpec(Spec):
+    """A file whose rows belong to the data set's rows, one to each."""
+
+    path: str = Field(min_length=1, description="The file, relative to the suite file, in any format of dataset.path.")
+    on: str = Field(min_length=1, description="The column that both have, with values that are unique in the file.")
+    format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
+    key: str | None = Field(
+        None, description="Where in a JSON or YAML file the list of rows is; a mapping is one of ids to rows."
+    )
+    separator: str | None = Field(None, min_length=1, max_length=1, description="See dataset.separator.")
+
+
 class RowsSpec(Spec):
     """Where rows come from: files beside the suite, or a data set of the Hugging Face hub."""
 
@@ -49,10 +61,21 @@ class RowsSpec(Spec):
     key: str | None = Field(
         None,
         description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
-        "list and adds each entry's other columns to its rows: data.*.paragraphs.*.qas.",
+        "list and adds each entry's other columns to its rows: data.*.paragraphs.*.qas. Of a mapping from ids to rows, "
+        "* takes the rows, with the column id.",
     )
     columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
         None, description="Names of the columns of a CSV or TSV file that has no header."
+    )
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1,
+        description="The character between the values of a CSV or TSV file; by default a tab in TSV, and in CSV a "
+        "comma or what the first line has in place of commas (a semicolon, a tab, |).",
+    )
+    join: JoinSpec | None = Field(
+        None, description="A second file, whose columns are added to the rows: {path: answers.json, on: id}."
     )
     hub: str | None = Field(
         None, min_length=1, description="A data set of the Hugging Face hub, as org/name; instead of path."

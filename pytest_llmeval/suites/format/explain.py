@@ -34,6 +34,8 @@ _BOUNDS = {
     "less_than_equal": ("of at most", "le"),
     "greater_than": ("above", "gt"),
 }
+_OTHER_WORDS = {"delimiter": "separator", "sep": "separator"}
+"""Keys of other programs, of which the nearest spelling is another one."""
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -54,7 +56,11 @@ def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
         return f"{dotted(keys)}: {context['message']}"
     if kind in ("extra_forbidden", "llmeval_unknown_key"):
         above = keys[:-1]
-        expected = expected_one_of(str(keys[-1]), _keys_at(above, root)) if kind == "extra_forbidden" else ""
+        known = _keys_at(above, root) if kind == "extra_forbidden" else []
+        meant = _OTHER_WORDS.get(str(keys[-1]))
+        expected = expected_one_of(str(keys[-1]), known) if kind == "extra_forbidden" else ""
+        if meant in known:
+            expected = f"; did you mean {quoted(meant)}?"
         return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"

@@ -169,6 +169,15 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _as_template(where: str) -> str:
+    return where if "{{" in where else "{{ " + where + " }}"
+
+
+def _unmapped(row: Row) -> Mapped:
+    """A row as ``where`` sees it that needs no field."""
+    return Mapped(row, {}, {**row.columns, "row": row.columns})
+
+
 class _Reading:
     """One reading of a validated suite."""
 
@@ -306,6 +315,7 @@ class _Reading:
             all_rows = self.read_rows(dataset, ("dataset",), self.origin)
         limit = dataset.limit if dataset is not None and dataset.streaming else None
         is_kept = self._where()
+        needs_no_field = self._needs_no_field()
         ids = Ids()
         samples: list[Sample] = []
         rows: list[Row] = []
@@ -314,8 +324,10 @@ class _Reading:
         rows_differ = False
         for row in all_rows:
             num_rows += 1
+            if is_kept is not None and needs_no_field and not is_kept(_unmapped(row)):
+                continue
             mapped = self.field_map.apply(row)
-            if is_kept is not None and not is_kept(mapped):
+            if is_kept is not None and not needs_no_field and not is_kept(mapped):
                 continue
             samples.append(self._sample(mapped, ids.of(mapped), ("samples",)))
             rows_differ = rows_differ or (bool(columns) and row.columns.keys() != columns)
@@ -338,12 +350,19 @@ class _Reading:
             for number, columns in enumerate(samples, 1)
         ]
 
+    def _needs_no_field(self) -> bool:
+        """Whether ``where`` looks at columns only, so that fields are made of the rows that are left alone."""
+        where = self.spec.dataset.where if self.spec.dataset is not None else None
+        names = set() if where is None else self.templates.names(_as_template(where))
+        has_numbers = self.field_map.first_id is not None and "id" in names
+        return not names & self.field_map.rules.keys() and not has_numbers
+
     def _where(self) -> Callable[[Mapped], bool] | None:
         where = self.spec.dataset.where if self.spec.dataset is not None else None
         if where is None:
             return None
         keys: Keys = ("dataset", "where")
-        source = where if "{{" in where else "{{ " + where + " }}"
+        source = _as_template(where)
         try:
             self.templates.check(source)
         except TemplateError as error:

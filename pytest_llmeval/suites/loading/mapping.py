@@ -411,8 +411,10 @@ class Ids:
         else:
             id_ = _checked_id(value, row)
             if id_ in self._rows:
+                advice = "" if row.inline else "; dataset.first_id: 1 takes the rows' numbers in their place"
                 raise row.error(
-                    f"found the id {quoted(id_)} twice, first in {self._rows[id_].place}; ids are unique in a suite"
+                    f"found the id {quoted(id_)} twice, first in {self._rows[id_].place}; ids are unique in a "
+                    f"suite{advice}"
                 )
             self._rows[id_] = row
         if self._without is not None and self._rows:

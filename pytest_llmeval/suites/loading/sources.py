@@ -5,21 +5,22 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval.data.files import COMPRESSIONS, Source, read_text
 from pytest_llmeval.data.hub import HubDataset, read_hub
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.dataset_spec import JoinSpec, RowsSpec
 from pytest_llmeval.suites.loading.suite import Origin
-from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, nearest, quoted
+from pytest_llmeval.text.wording import MAX_LISTED, Keys, describe, dotted, nearest, quoted
 
 __all__ = ["HubDataset", "check_rows_spec", "natural_order", "read_hub", "rows_of", "shown_source"]
 
 _OF_HUB = ("config", "split", "revision", "streaming")
-_OF_FILES = ("format", "key", "columns")
+_OF_FILES = ("format", "key", "columns", "separator")
 _MAGIC = re.compile(r"[*?[]")
 _DIGITS = re.compile(r"(\d+)")
 _MAX_ENTRIES = 200_000
@@ -60,6 +61,8 @@ def rows_of(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
         rows = _rows_of_files(spec, keys, origin)
     else:
         raise origin.error(f"{dotted(keys)}: found neither path nor hub, expected one of them", keys)
+    if spec.join is not None:
+        rows = _joined(rows, spec.join, (*keys, "join"), origin)
     number = 0
     for row in rows:
         number = row.number
@@ -67,6 +70,44 @@ def rows_of(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
     if number == 0:
         where = (*keys, "path" if spec.hub is None else "hub")
         raise origin.error(f"{dotted(where)}: {shown_source(spec, origin)} holds no rows, expected at least one", where)
+
+
+def _joined(rows: Iterable[Row], join: JoinSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
+    """The rows with the columns of the row of the joined file that has the same value in the column ``on``.
+
+    Values are compared as text, as ids are. Raises ``SuiteError`` for a row without its counterpart or with several,
+    and for a column that both have with different values.
+    """
+    file = RowsSpec(path=join.path, format=join.format, key=join.key, separator=join.separator)
+    others: dict[str, Row] = {}
+    for other in _rows_of_files(file, keys, origin, of_ids=True):
+        name = _value_of(other, join.on)
+        if name in others:
+            raise other.error(f"found the {join.on} {quoted(name)} twice, first in {others[name].place}")
+        others[name] = other
+    shown = origin.source.beside(join.path).shown
+    for row in rows:
+        name = _value_of(row, join.on)
+        if name not in others:
+            raise row.error(f"{shown}, which {dotted(keys)} names, has no row whose {join.on} is {quoted(name)}")
+        added = {column: value for column, value in others[name].columns.items() if column != join.on}
+        for column, value in added.items():
+            if column in row.columns and row.columns[column] != value:
+                raise row.error(
+                    f"found the column {quoted(column)} here and in {others[name].place}, with other values; "
+                    "leave it out of one"
+                )
+        yield replace(row, columns={**row.columns, **added})
+
+
+def _value_of(row: Row, column: str) -> str:
+    value = row.columns.get(column)
+    if value is None or isinstance(value, list | dict | float | bool):
+        found = "no value" if value is None else describe(value)
+        raise row.error(
+            f"found {found} in the column {quoted(column)}, on which rows are joined, expected text or a number"
+        )
+    return str(value)
 
 
 def shown_source(spec: RowsSpec, origin: Origin) -> str:
@@ -84,7 +125,8 @@ def natural_order(path: str) -> list[list[str | int]]:
     ]
 
 
-def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
+def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin, *, of_ids: bool = False) -> Iterator[Row]:
+    """``of_ids``: a JSON or YAML file that holds a mapping, and no key is given, is one of ids to rows."""
     path_keys = (*keys, "path")
     named = origin.source.beside(spec.path or "")
 
@@ -116,7 +158,14 @@ def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
     number = 0
     for file, format_ in zip(files, formats, strict=True):
         rows = read_rows(
-            file, format_ or "", spec.key, spec.columns, num_before=number, or_one_row=is_folder or is_pattern
+            file,
+            format_ or "",
+            spec.key,
+            spec.columns,
+            separator=spec.separator,
+            num_before=number,
+            or_one_row=is_folder or is_pattern,
+            of_ids=of_ids,
         )
         for row in rows:
             number = row.number
