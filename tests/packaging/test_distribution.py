@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -32,10 +33,10 @@ score: choice
 """
 
 
-def run(command: Sequence[str | Path], *, cwd: Path, **variables: str) -> str:
+def run(command: Sequence[str | Path], *, cwd: Path, program: str | Path = sys.executable, **variables: str) -> str:
     """Standard output of a command that must succeed."""
     done = subprocess.run(
-        [sys.executable, *map(str, command)],
+        [str(program), *map(str, command)],
         cwd=cwd,
         env=clean_environment() | variables,
         capture_output=True,
@@ -168,3 +169,60 @@ def test_installed_wheel_runs_the_demo_model(site: Path, tmp_path: Path) -> None
     assert "installed.yaml::one" in output
     assert "installed.yaml::two" in output
     assert "accuracy" in output
+
+
+_EXTRAS = ("accelerate", "datasets", "math", "metrics", "pandas", "report")
+"""Those that a session over the example suites, its reports and the suite below use: all small."""
+_OF_METRICS = """
+suite: metrics
+samples: [{id: a, question: q, target: the cat sat on the mat, response: the cat sat on a mat}]
+score: {bleu: {}}
+"""
+
+
+def test_the_lowest_declared_versions_do_the_main_job(
+    wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Those of ``pyproject.toml``, but for torch, which is that of ``.ci/constraints.txt``."""
+    uv: str = pytest.importorskip("uv", reason="resolves the lowest versions").find_uv_bin()
+    lowest, venv = tmp_path / "lowest.txt", tmp_path_factory.mktemp("lowest") / "venv"
+    constraints = REPOSITORY / ".ci/constraints.txt"
+    extras = [option for extra in _EXTRAS for option in ("--extra", extra)]
+    resolving: list[str | Path] = [
+        "pip",
+        "compile",
+        "--quiet",
+        "--resolution=lowest-direct",
+        "-c",
+        constraints,
+        "-o",
+        lowest,
+        *extras,
+    ]
+    version = f"--python-version={sys.version_info.major}.{sys.version_info.minor}"
+    run([*resolving, version, REPOSITORY / "pyproject.toml"], cwd=tmp_path, program=uv)
+    run(["venv", "--quiet", f"--python={sys.executable}", venv], cwd=tmp_path, program=uv)
+    python = next(path for path in (venv / "bin/python", venv / "Scripts/python.exe") if path.exists())
+    install: list[str | Path] = ["-m", "pip", "--python", python, "install", "--quiet", "--no-compile", "-c", lowest]
+    run([*install, f"{wheel}[{','.join(_EXTRAS)}]"], cwd=tmp_path)
+    shutil.copytree(REPOSITORY / "example_suites", tmp_path / "example_suites", ignore=shutil.ignore_patterns("_make"))
+    for score in ("bleu", "rouge", "meteor"):
+        settings = "{synonyms: false}" if score == "meteor" else "{}"
+        text = _OF_METRICS.replace("suite: metrics", f"suite: {score}").replace(
+            "{bleu: {}}", f"{{{score}: {settings}}}"
+        )
+        (tmp_path / f"example_suites/{score}.yaml").write_text(text, encoding="utf-8")
+    names = [f"out{suffix}" for suffix in (".json", ".md", ".html", ".csv")]
+    reports = [f"--llm-report={name}" for name in names]
+    session = ["-m", "pytest", "-p", "no:cacheprovider", "--llm-model=demo", *reports, "example_suites"]
+    printed = run(session, cwd=tmp_path, program=python)
+    assert "could not be scored" not in printed
+    assert "Brier" in printed
+    assert all((tmp_path / name).stat().st_size for name in names)
+    made = "pandas.DataFrame({'question': ['q'], 'target': ['x'], 'response': ['x']}).to_parquet('rows.parquet')"
+    run(["-c", f"import pandas; {made}"], cwd=tmp_path, program=python)
+    suite = "suite: again\ndataset: {path: rows.parquet, fields: {response: response}}\nscore: exact\n"
+    (tmp_path / "again.yaml").write_text(suite, encoding="utf-8")
+    assert "1 passed" in run(
+        ["-m", "pytest", "-p", "no:cacheprovider", "-q", "again.yaml"], cwd=tmp_path, program=python
+    )
