@@ -44,12 +44,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
+from typing import TypeAlias
 
 from tests.faults.damaged import reports as ways_with_reports
 from tests.faults.sessions import POOLS as OF_SESSIONS
@@ -58,9 +59,12 @@ from tests.faults.ways import AGENTS, CONFTEST, Reports, Way, suite
 from tests.forked import ForkServer
 from tests.support import clean_environment
 
-__all__ = ["POOLS", "Outcome", "draw", "made_reports", "main", "problem", "run"]
+__all__ = ["POOLS", "Outcome", "Pools", "draw", "made_reports", "main", "problem", "run"]
 
-POOLS = {**OF_SESSIONS, "suites": suites, "reports": ways_with_reports}
+Pools: TypeAlias = Mapping[str, Callable[[], Iterable[Way]]]
+"""What makes ways, by name."""
+
+POOLS: Pools = {**OF_SESSIONS, "suites": suites, "reports": ways_with_reports}
 
 TIMEOUT_S = 300.0
 _UNFAIR = ("SyntaxError", "IndentationError", "unrecognized arguments", "unknown hook", "PluginValidationError")
@@ -92,18 +96,23 @@ def problem(way: Way, outcome: Outcome) -> str | None:
     return None
 
 
-def draw(count: int, seed: int, pools: Sequence[str] = tuple(POOLS)) -> tuple[list[Way], list[Way]]:
+def draw(
+    count: int, seed: int, pools: Sequence[str] | None = None, among: Pools = POOLS
+) -> tuple[list[Way], list[Way]]:
     """``count`` ways, as many of each pool as there are, and documented passes: a list, and what was drawn on the way.
 
     The same for the same seed. What needs a plugin that is not installed is left out.
     """
     shuffled = []
-    for name in pools:
-        found = [way for way in POOLS[name]() if all(map(_is_installed, way.needs))]
+    for name in among if pools is None else pools:
+        found = [way for way in among[name]() if all(map(_is_installed, way.needs))]
         random.Random(f"{seed} {name}").shuffle(found)
         shuffled.append(found)
     ways: list[Way] = []
-    passes = list(documented_passes()) if tuple(pools) == tuple(POOLS) else []
+    passes = list(documented_passes()) if among is POOLS and pools is None else []
+    if among is not POOLS:  # there are few of these in all
+        passes = [way for found in shuffled for way in found if way.passes is not None]
+        shuffled = [[way for way in found if way.passes is None] for found in shuffled]
     for way in itertools.chain.from_iterable(itertools.zip_longest(*shuffled)):
         if len(ways) == count:
             break
@@ -214,19 +223,26 @@ def made_reports(server: ForkServer, folder: Path) -> dict[str, str]:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw, run and count."""
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    pools: Pools = POOLS,
+    make: Callable[[ForkServer, Path], Reports] = made_reports,
+    name: str = "exit_zero",
+    count: int = 400,
+) -> int:
+    """Draw, run and count the ways of this campaign, or of another one that has its own ``pools``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=400, help="how many ways")
+    parser.add_argument("--count", type=int, default=count, help="how many ways")
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
-    parser.add_argument("--pool", action="append", choices=list(POOLS), help="only of this pool; may be repeated")
+    parser.add_argument("--pool", action="append", choices=list(pools), help="only of this pool; may be repeated")
     parser.add_argument("--only", type=int, help="the way with this number, with all that it prints")
     chosen = parser.parse_args(arguments)
-    ways, passes = draw(chosen.count, chosen.seed, chosen.pool or tuple(POOLS))
+    ways, passes = draw(chosen.count, chosen.seed, chosen.pool, pools)
     if chosen.only is not None:
         ways, passes = [(ways + passes)[chosen.only]], []
-    repeat = " ".join(["python -m tests.faults.exit_zero", f"--count {chosen.count} --seed {chosen.seed}"])
+    repeat = " ".join([f"python -m tests.faults.{name}", f"--count {chosen.count} --seed {chosen.seed}"])
     repeat += "".join(f" --pool '{pool}'" for pool in chosen.pool or ())
     server = ForkServer()
     found: Counter[str] = Counter()
@@ -235,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as text, ThreadPoolExecutor(chosen.jobs) as pool:
         folder = Path(text)
         needs_reports = any(callable(content) for way in ways + passes for content in way.files.values())
-        reports = made_reports(server, folder / "made") if needs_reports else {}
+        reports = make(server, folder / "made") if needs_reports else {}
         places = [folder / str(number) for number in range(len(ways) + len(passes))]
         outcomes = pool.map(partial(_run, server, reports), ways + passes, places)
         for number, (way, outcome) in enumerate(zip(ways + passes, outcomes, strict=True)):
