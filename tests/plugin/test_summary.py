@@ -51,8 +51,8 @@ def test_a_narrow_terminal(both: pytest.Pytester, monkeypatch: pytest.MonkeyPatc
             "sums      4  0.500 .150–.850",
             "",
             "suite     Brier",
-            "--------  ------------",
-            "capitals  0.125 0–.652",
+            "--------  ---------",
+            "capitals  0.125 0–1",
         ]
     )
 

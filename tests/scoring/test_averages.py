@@ -1,4 +1,4 @@
-"""Macro and micro averages, against statsmodels' interval of Newcombe and against summaries of all samples."""
+"""Macro averages against formulas of stratified means in numpy, micro averages against summaries of all samples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.proportion import confint_proportions_2indep
 
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
-from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
-from pytest_llmeval.scoring.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize, why_no_interval
+from pytest_llmeval.scoring.statistics.intervals import wilson_limits
 from pytest_llmeval.types import Score
+from tests.scoring.expected_intervals import skewed_interval
 
 EIGHTHS = st.integers(-400, 400).map(lambda number: number / 8)
 VALUES = st.lists(EIGHTHS, min_size=2, max_size=30).filter(lambda values: len(set(values)) > 1)
@@ -41,30 +41,68 @@ def test_value_and_standard_error(first: list[float], second: list[float]) -> No
     assert found.stderr == pytest.approx(math.hypot(stats.sem(first), stats.sem(second)) / 2)
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.data())
-def test_of_two_proportions_the_interval_is_newcombes(first: int, second: int, data: st.DataObject) -> None:
-    """The mean of p and q is half of 1 + (p - (1 - q)), and statsmodels knows Newcombe's interval of a difference."""
-    right_first, right_second = data.draw(st.integers(0, first)), data.draw(st.integers(0, second))
-    parts = [
-        summarize([right(place < num_right) for place in range(n)], ["accuracy"])
-        for num_right, n in ((right_first, first), (right_second, second))
-    ]
-    found = macro_average(parts)["accuracy"]
-    low, high = confint_proportions_2indep(right_first, first, second - right_second, second, method="newcomb")
-    assert (found.ci_low, found.ci_high) == pytest.approx(((1 + low) / 2, (1 + high) / 2), abs=1e-9)
+def accuracies(*parts: tuple[int, int]) -> Metric:
+    """The mean over parts of so many right samples among so many."""
+    own = [summarize([right(place < number) for place in range(n)], ["accuracy"]) for number, n in parts]
+    return macro_average(own)["accuracy"]
 
 
-def test_by_hand() -> None:
+def test_proportions_of_equal_parts_by_hand() -> None:
+    """Variances 0.9 * 0.1 / 9 and 0.5 * 0.5 / 9, of which one of ten degrees of freedom is that of both together."""
+    found = accuracies((9, 10), (5, 10))
+    own = np.array([0.9 * 0.1, 0.5 * 0.5]) * 10 / 9
+    moderated = (9 * own + own.mean()) / 10
+    variance = moderated.sum() / 10 / 4
+    freedom = moderated.sum() ** 2 / (moderated**2 / 10).sum()
+    worth, square = 0.7 * 0.3 / variance, stats.t.ppf(0.975, freedom) ** 2
+    assert found.stderr == pytest.approx(math.hypot(0.1, math.sqrt(0.25 / 9)) / 2)
+    for limit in (found.ci_low, found.ci_high):
+        assert limit is not None
+        assert (limit - 0.7) ** 2 == pytest.approx(square * limit * (1 - limit) / worth)
+
+
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=40).filter(lambda counts: 0 < sum(counts) < 20 * len(counts)))
+def test_of_parts_of_one_size_the_variance_is_the_usual_one_of_a_stratified_mean(counts: list[int]) -> None:
+    found = accuracies(*((count, 20) for count in counts))
+    share = np.array(counts) / 20
+    variance = (share * (1 - share) / 19).sum() / len(counts) ** 2
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    assert 0 <= found.ci_low < share.mean() < found.ci_high <= 1
+    if variance:
+        worth = share.mean() * (1 - share.mean()) / variance
+        # Wilson's ends as far out as the normal quantile has them, or a little further.
+        low, high = wilson_limits(share.mean(), worth, 1.959963)
+        assert found.ci_low <= low + 1e-9
+        assert found.ci_high >= high - 1e-9
+
+
+def test_means_by_hand() -> None:
     parts = [
-        {"f1": Metric(value=0.2, n=5, kind="mean", stderr=0.03, ci_low=0.17, ci_high=0.24)},
-        {"f1": Metric(value=0.4, n=9, kind="mean", stderr=0.04, ci_low=0.36, ci_high=0.43)},
-        {"f1": Metric(value=0.9, n=300, kind="mean", stderr=0.12, ci_low=0.78, ci_high=0.98, num_clusters=17)},
+        {"f1": Metric(value=0.2, n=10, kind="mean", stderr=0.03, ci_low=0.1, ci_high=0.3, skewness=0.4)},
+        {"f1": Metric(value=0.4, n=10, kind="mean", stderr=0.04, ci_low=0.3, ci_high=0.5, skewness=-0.1)},
+        {"f1": Metric(value=0.6, n=300, kind="mean", stderr=0.02, ci_low=0.5, ci_high=0.7, num_clusters=10)},
     ]
     found = macro_average(parts)["f1"]
-    # Squares of ten-thousandths: 9 + 16 + 144 = 169 below, 16 + 9 + 64 = 89 above.
-    assert found.value == pytest.approx(0.5)
-    assert found.stderr == pytest.approx(0.13 / 3)
-    assert (found.ci_low, found.ci_high) == pytest.approx((0.5 - 0.13 / 3, 0.5 + math.sqrt(0.0089) / 3))
+    squares = np.array([9.0, 16.0, 4.0]) * 1e-4
+    moderated = (9 * squares + squares.mean()) / 10
+    variance = moderated.sum() / 9
+    freedom = moderated.sum() ** 2 / (moderated**2 / 10).sum()
+    third = (0.4 * 0.03**3 - 0.1 * 0.04**3) / 27
+    assert found.value == pytest.approx(0.4)
+    assert found.stderr == pytest.approx(math.sqrt(squares.sum()) / 3)
+    expected = skewed_interval(0.4, math.sqrt(variance), third / variance**1.5, freedom)
+    assert (found.ci_low, found.ci_high) == pytest.approx(expected)
+
+
+def test_an_average_ends_where_the_metric_does() -> None:
+    parts = [{"f1": Metric(value=0.9, n=10, kind="mean", stderr=0.2, skewness=0.0)}] * 2
+    assert macro_average(parts)["f1"].ci_high == 1.0
+    parts = [{"aspects": Metric(value=4.8, n=10, kind="mean", stderr=0.2, skewness=0.0)}] * 2
+    high = macro_average(parts)["aspects"].ci_high
+    assert high is not None
+    assert high > 5
+    assert macro_average(parts, {"aspects": (1.0, 5.0)})["aspects"].ci_high == 5.0
 
 
 def test_macro_is_of_what_every_part_has() -> None:
@@ -79,24 +117,35 @@ def test_macro_is_of_what_every_part_has() -> None:
     assert list(macro_average([parts["a"], {}])) == []
 
 
-def test_a_part_of_one_sample_has_an_interval_and_no_standard_error() -> None:
-    parts = [summarize([right(True), right(False)], ["accuracy"]), summarize([right(True)], ["accuracy"])]
-    found = macro_average(parts)["accuracy"]
-    assert (found.value, found.stderr) == (0.75, None)
+def test_parts_of_one_sample_have_the_variance_of_the_others() -> None:
+    found = accuracies(*[(1, 1), (0, 1), (1, 1)] * 2, (3, 4), (7, 8))
+    assert found.stderr is None
     assert found.ci_low is not None
     assert found.ci_low < 0.6
+    assert why_no_interval(accuracies((1, 1), (0, 1))) == "the smallest parts have too few samples"
+    few = accuracies((1, 2), (90, 100), (80, 100))
+    assert why_no_interval(few) == "the smallest parts have too few samples"
 
 
 def test_parts_that_are_all_right_have_a_width() -> None:
-    found = macro_average([summarize([right(True)] * 4, ["accuracy"])] * 2)["accuracy"]
+    """Of two parts of 4 as of one of 8."""
+    found = accuracies((4, 4), (4, 4))
     assert (found.value, found.stderr, found.ci_high) == (1.0, 0.0, 1.0)
-    assert found.ci_low == pytest.approx(1 - (1 - wilson_interval(4, 4)[0]) / math.sqrt(2))
+    assert found.ci_low == pytest.approx(wilson_limits(1.0, 8, float(stats.t.ppf(0.975, 6)))[0])
+    one_value = [summarize([scored(f1=1.0)] * 20, ["f1"])] * 3
+    found = macro_average(one_value)["f1"]
+    assert found.ci_low == pytest.approx(1 - stats.binomtest(0, 60).proportion_ci(method="exact").high)
+    unlimited = macro_average([summarize([scored(rating=0.7)] * 20, ["rating"])] * 3)["rating"]
+    assert (unlimited.ci_low, why_no_interval(unlimited)) == (None, "all values are equal")
 
 
-def test_a_part_without_an_interval_leaves_the_average_without() -> None:
-    parts = [summarize([scored(rating=value) for value in values], ["rating"]) for values in ((0.5, 0.5), (0.2, 0.9))]
-    found = macro_average(parts)["rating"]
-    assert (found.ci_low, found.ci_high) == (None, None)
+def test_a_part_without_a_standard_error_leaves_the_average_without_interval() -> None:
+    scores = [right(number % 3 > 0, confidence=0.5 + number / 100) for number in range(40)]
+    for name, clusters in (("ece", None), ("accuracy", ["a", "b"] * 20)):
+        parts = [summarize(scores, [name], clusters), summarize(scores, [name])]
+        found = macro_average(parts)[name]
+        assert (found.ci_low, found.ci_high) == (None, None)
+        assert why_no_interval(found) == "not every part has one"
 
 
 SUITES = (

@@ -11,6 +11,7 @@ from scipy import stats
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize, why_no_interval
 from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 from pytest_llmeval.types import Score
+from tests.scoring.expected_intervals import of_mean
 
 
 def of_scipy(columns: tuple[list[float], ...], statistic: Any) -> tuple[float, float]:
@@ -92,21 +93,20 @@ def test_values_that_are_alike_have_the_usual_interval(n: int, clustered: bool) 
         assert (found.ci_low, found.ci_high) == wilson_interval(n, n)
 
 
-@pytest.mark.parametrize(
-    ("metric", "reason"),
-    [
-        (Metric(value=1.0, n=1, kind="proportion", ci_low=0.2, ci_high=1.0), "n is 1"),
-        (Metric(value=0.5, n=1, kind="mean"), "n is 1"),
-        (Metric(value=0.5, n=20, kind="mean", num_clusters=4), "4 clusters, and 10 are needed"),
-        (Metric(value=3.0, n=20, kind="mean"), "all values are equal"),
-        (Metric(value=0.0, n=20, kind="corpus"), "these samples define none"),
-        (Metric(value=3.0, n=20, kind="mean", ci_low=2.0, ci_high=4.0), None),
-        (Metric(value=3.0, n=20, kind="count"), None),
-        (Metric(value=None, n=0, kind="mean"), None),
-    ],
-)
-def test_an_interval_that_is_left_out_says_why(metric: Metric, reason: str | None) -> None:
-    assert why_no_interval(metric) == reason
+def test_an_interval_that_is_left_out_says_why() -> None:
+    def why(name: str, values: list[float], clusters: list[str | None] | None = None) -> str | None:
+        scores = [Score(status="scored", values={name: value}) for value in values]
+        return why_no_interval(summarize(scores, [name], clusters)[name])
+
+    assert why("accuracy", [1.0]) == why("rating", [0.5]) == "n is 1"
+    assert why("rating", [0.5, 0.7] * 10, ["a", "b"] * 10) == "2 clusters, and 10 are needed"
+    assert why("rating", [3.0] * 20) == "all values are equal"
+    assert why("rating", [3.0] * 20 + [4.0]) == "all values but one are equal"
+    assert why("rating", [3.0, 4.0, 5.0]) is why("f1", [1.0] * 20) is None
+    classes = [Score(status="scored", values={"gold": 1.0, "predicted": 1.0})] * 20
+    assert why_no_interval(summarize(classes, ["mcc"])["mcc"]) == "these samples define none"
+    assert why_no_interval(Metric(value=3.0, n=20, kind="count")) is None
+    assert why_no_interval(Metric(value=None, n=0, kind="mean")) is None
 
 
 @pytest.mark.parametrize("name", ["pass@8", "pass^2", "accuracy", "score", "own"])
@@ -115,7 +115,18 @@ def test_shares_of_zeros_and_ones_have_wilsons_interval(name: str) -> None:
     found = summarize(scores, [name])[name]
     assert (found.ci_low, found.ci_high) == wilson_interval(3, 5)
     between = [*scores, Score(status="scored", values={name: 0.5})]
-    low, _ = stats.t.interval(0.95, 5, loc=3.5 / 6, scale=stats.sem([1, 1, 0, 1, 0, 0.5]))
+    low, _ = of_mean([1, 1, 0, 1, 0, 0.5])
     mean = summarize(between, [name])[name]
     assert mean.kind == "mean"
-    assert mean.ci_low == pytest.approx(low)
+    assert mean.ci_low == pytest.approx(low if name in ("score", "own") else max(0.0, low))
+
+
+@pytest.mark.parametrize("name", ["criterion_clear", "flexible.criterion_clear", "f1", "win_rate"])
+def test_means_whose_values_are_zeros_and_ones_have_wilsons_interval(name: str) -> None:
+    """A criterion is met or not; of other means it can be so by chance, and they stay means."""
+    scores = [Score(status="scored", values={name: float(right)}) for right in [1, 1, 0, 1, 0]]
+    found = summarize(scores, [name])[name]
+    assert (found.ci_low, found.ci_high) == wilson_interval(3, 5)
+    assert found.kind == ("proportion" if "criterion" in name else "mean")
+    clustered = summarize(scores * 10, [name], [str(place) for place in range(50)])[name]
+    assert (clustered.ci_low, clustered.ci_high) == pytest.approx(wilson_interval(30, 50), abs=0.01)

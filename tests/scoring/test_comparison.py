@@ -14,6 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 from pytest_llmeval.scoring.comparison.differences import compare, largest_unseen, paired_difference
 from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
 from pytest_llmeval.types import Score
+from tests.scoring.expected_intervals import of_mean
 
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
 """Values whose sums are exact: scipy warns of those that are nearly equal."""
@@ -98,13 +99,24 @@ def test_proportions_have_a_width_and_hold_what_was_found(pairs: list[tuple[floa
     assert found.difference == pytest.approx((found.num_gained - found.num_lost) / found.n)
 
 
-@given(PAIRS.filter(lambda pairs: len({after - before for before, after in pairs}) > 1))
+def differ_twice(pairs: list[tuple[float, float]]) -> bool:
+    """Whether of the differences more than one is another than the rest: of one, nothing is known of others."""
+    differences = [after - before for before, after in pairs]
+    most = max(map(differences.count, differences))
+    return len(set(differences)) > 1 and (len(differences) < 3 or most < len(differences) - 1)
+
+
+@given(PAIRS.filter(differ_twice))
 def test_means_are_those_of_scipys_paired_t(pairs: list[tuple[float, float]]) -> None:
     first, second = [before for before, _ in pairs], [after for _, after in pairs]
     found = paired_difference(first, second, is_proportion=False)
-    test = stats.ttest_rel(second, first)
-    expected = test.confidence_interval(0.95)
-    assert (found.ci_low, found.ci_high) == pytest.approx((expected.low, expected.high), rel=1e-8, abs=1e-6)
+    expected = of_mean(np.subtract(second, first).tolist())
+    assert (found.ci_low, found.ci_high) == pytest.approx(expected, rel=1e-8, abs=1e-6)
+    students = stats.ttest_rel(second, first).confidence_interval(0.95)
+    assert found.ci_low is not None
+    assert found.ci_high is not None
+    assert found.ci_low <= students.low + 1e-9
+    assert found.ci_high >= students.high - 1e-9
     assert found.difference == pytest.approx(np.mean(second) - np.mean(first), abs=1e-9)
     assert found.stderr == pytest.approx(stats.sem(np.subtract(second, first)), rel=1e-9, abs=1e-9)
 
@@ -211,4 +223,10 @@ def test_no_change_has_an_interval_where_the_metric_has_limits() -> None:
     few = {sample_id: str(place // 20) for place, sample_id in enumerate(scores)}
     assert compare(scores, scores, names, few)["brier"].ci_high is None
     shifted = {sample_id: Score(status="scored", values={"brier": 0.25}) for sample_id in scores}
-    assert compare(scores, shifted, ["brier"])["brier"].ci_high is None, "all of them have changed"
+    share = proportion_confint(0, 60, method="beta")[1]
+    changed = compare(scores, shifted, ["brier"])["brier"]
+    assert (changed.ci_low, changed.ci_high) == pytest.approx((-0.05 - 0.95 * share, -0.05 + 1.05 * share))
+    shifted["7"] = Score(status="scored", values={"brier": 0.35})
+    share = proportion_confint(1, 60, method="beta")[1]
+    changed = compare(scores, shifted, ["brier"])["brier"]
+    assert (changed.ci_low, changed.ci_high) == pytest.approx((-0.05 - 0.95 * share, -0.05 + 1.05 * share))

@@ -17,6 +17,7 @@ from pytest_llmeval.scoring.metrics.definitions import METRICS, definition, is_k
 from pytest_llmeval.scoring.metrics.summary import names_in, summarize
 from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums
 from pytest_llmeval.types import Score
+from tests.scoring.expected_intervals import of_mean
 
 FAMILIES = ("bleu_3", "sentence_bleu_12", "rouge_2", "pass@10", "pass^4")
 PREFIXES = ("strict.", "flexible.", "a.b.")
@@ -196,12 +197,10 @@ def test_many_samples_are_resampled_in_bounded_memory() -> None:
 
 
 def test_the_skill_of_another_scorer_knows_nothing_of_the_deciding_ones_chance() -> None:
-    """Student's t, by scipy."""
     scores = [several(number) for number in range(10)]
     found = summarize(scores, ["flexible.skill"])["flexible.skill"]
     values = [score.values["flexible.skill"] for score in scores]
-    expected = stats.t.interval(0.95, 9, loc=np.mean(values), scale=stats.sem(values))
-    assert (found.ci_low, found.ci_high) == pytest.approx(expected)
+    assert (found.ci_low, found.ci_high) == pytest.approx(of_mean(values))
 
 
 def test_what_metrics_are_made_of_is_none_of_their_names() -> None:

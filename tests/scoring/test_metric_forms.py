@@ -81,7 +81,7 @@ def test_ratings_lie_on_their_scale(name: str, limits: tuple[float, float] | Non
 
 
 def test_an_interval_of_ratings_ends_where_their_scale_does() -> None:
-    scores = [Score(status="scored", values={"aspects": value}) for value in (5.0, 5.0, 5.0, 1.0)]
+    scores = [Score(status="scored", values={"aspects": value}) for value in (5.0, 5.0, 4.0, 1.0)]
     free, held = summarize(scores, ["aspects"]), summarize(scores, ["aspects"], limits={"aspects": (1.0, 5.0)})
     assert free["aspects"].ci_high is not None
     assert free["aspects"].ci_high > 5

@@ -16,9 +16,10 @@ from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition
 from pytest_llmeval.scoring.metrics.skill import skill
-from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize, why_no_interval
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.types import Score
+from tests.scoring.expected_intervals import of_mean
 
 RIGHT = Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.25)
 WRONG = Score(status="wrong", values={"accuracy": 0.0, "skill": -1 / 3}, chance=0.25)
@@ -37,26 +38,27 @@ def test_accuracy_has_wilsons_interval_and_the_standard_error_of_the_mean() -> N
     assert (metric.ci_low, metric.ci_high) == pytest.approx((interval.low, interval.high))
 
 
-def test_a_mean_has_a_t_interval() -> None:
+def test_a_mean_has_a_t_interval_that_reaches_further_where_its_values_are_skewed() -> None:
     values = [0.1, 0.4, 0.2, 0.9]
     metric = summarize([scored(rating=value) for value in values], ["rating"])["rating"]
-    interval = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
     assert (metric.n, metric.kind) == (4, "mean")
     assert metric.value == pytest.approx(0.4)
-    assert (metric.ci_low, metric.ci_high) == pytest.approx(interval)
+    assert (metric.ci_low, metric.ci_high) == pytest.approx(of_mean(values))
+    low, _ = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
+    assert metric.ci_low == pytest.approx(low), "Student's, on the side of the short tail"
 
 
 def test_an_interval_ends_where_the_metric_does() -> None:
     values = [0.1, 0.4, 0.2, 0.9]
     metric = summarize([scored(brier=value) for value in values], ["brier"])["brier"]
-    low, high = stats.t.interval(0.95, 3, loc=0.4, scale=stats.sem(values))
-    assert low < 0 < high < 1
-    assert (metric.ci_low, metric.ci_high) == pytest.approx((0, high))
+    low, high = of_mean(values)
+    assert low < 0 < 1 < high
+    assert (metric.ci_low, metric.ci_high) == (0, 1)
 
 
 def test_one_mean_has_no_interval_and_one_proportion_has() -> None:
     metrics = summarize([Score(status="correct", values={"accuracy": 1.0, "brier": 0.1})], ["accuracy", "brier"])
-    assert metrics["brier"] == Metric(value=0.1, n=1, kind="mean")
+    assert metrics["brier"] == Metric(value=0.1, n=1, kind="mean", no_interval="n is 1")
     assert metrics["accuracy"].stderr is None
     assert metrics["accuracy"].ci_low == pytest.approx(0.2065, abs=1e-4)
 
@@ -120,15 +122,39 @@ def test_skill_has_accuracys_interval_on_its_own_scale_where_chances_are_equal()
     assert metric.ci_low == pytest.approx((low - 0.25) / 0.75)
 
 
-def test_skill_has_a_t_interval_where_chances_differ() -> None:
-    other = Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.5)
-    metric = summarize([RIGHT, WRONG, other], ["skill"])["skill"]
-    values = [1.0, -1 / 3, 1.0]
-    interval = stats.t.interval(0.95, 2, loc=sum(values) / 3, scale=stats.sem(values))
-    assert interval[0] < -1
-    assert metric.ci_low == pytest.approx((-1 / 3 - 1 / 3 - 1) / 3), "no model is worse than always wrong"
-    assert interval[1] > 1
-    assert metric.ci_high == 1, "no model is better than perfect"
+def test_skill_has_wilsons_interval_of_its_standard_error_where_chances_differ() -> None:
+    """Of the share of wrong answers, in which each weighs 1 / (1 - chance): 4/3 or 2."""
+    others = [Score(status="correct", values={"accuracy": 1.0, "skill": 1.0}, chance=0.5)] * 5
+    metric = summarize([RIGHT] * 3 + [WRONG] * 2 + others, ["skill"])["skill"]
+    weight = (5 * 4 / 3 + 5 * 2) / 10
+    wrong = 2 * 4 / 3 / 10 / weight
+    error = stats.sem([1.0] * 3 + [-1 / 3] * 2 + [1.0] * 5)
+    assert metric.value == pytest.approx(1 - weight * wrong)
+    assert metric.stderr == pytest.approx(error)
+    worth = wrong * (1 - wrong) * (weight / error) ** 2
+    for end in (metric.ci_low, metric.ci_high):
+        assert end is not None
+        limit = (1 - end) / weight
+        assert abs(limit - wrong) / math.sqrt(limit * (1 - limit) / worth) == pytest.approx(stats.norm.ppf(0.975))
+
+
+@pytest.mark.parametrize("place", [0, 1, 7, 19])
+def test_of_one_value_that_differs_nothing_is_known_of_others(place: int) -> None:
+    """The share of samples that differ is at most that of 1 of n by Clopper and Pearson, and each by any amount."""
+    values = [0.8] * 20
+    values[place] = 0.7
+    metric = summarize([scored(f1=value) for value in values], ["f1"])["f1"]
+    share = stats.binomtest(1, 20).proportion_ci(method="exact").high
+    assert (metric.ci_low, metric.ci_high) == pytest.approx((0.8 - 0.8 * share, 0.8 + 0.2 * share))
+    clusters = [str(number // 2) if number not in (6, 7) else "other" for number in range(20)]
+    own = [scored(f1=0.7 if cluster == "other" else 0.8) for cluster in clusters]
+    clustered = summarize(own, ["f1"], clusters)["f1"]
+    share = stats.binomtest(1, 10).proportion_ci(method="exact").high
+    assert (clustered.ci_low, clustered.ci_high) == pytest.approx((0.8 - 0.8 * share, 0.8 + 0.2 * share))
+    unlimited = summarize([scored(rating=value) for value in values], ["rating"])["rating"]
+    assert (unlimited.ci_low, why_no_interval(unlimited)) == (None, "all values but one are equal")
+    values[(place + 1) % 20] = 0.75
+    assert summarize([scored(rating=value) for value in values], ["rating"])["rating"].ci_low is not None
 
 
 @pytest.mark.parametrize("is_right", [True, False])
@@ -252,7 +278,7 @@ def test_a_metric_that_cannot_be_read_says_which_key(change: Mapping[str, object
 def test_of_values_that_are_all_alike_the_interval_is_made_of_clopper_and_pearsons(n: int, value: float) -> None:
     """Of 0 that differ in n, by scipy: all of them at the lower limit of the metric, or all at the upper one."""
     share = stats.binomtest(0, n).proportion_ci(method="exact").high
-    for name, highest in (("f1", 1.0), ("sentence_chrf", 100.0), ("flexible.brier_sum", 2.0)):
+    for name, highest in (("f1", 1.0), ("sentence_chrf", 100.0), ("flexible.rouge_l", 1.0)):
         metric = summarize([scored(**{name: value})] * n, [name])[name]
         assert metric.value == pytest.approx(value)
         assert metric.stderr == pytest.approx(0.0, abs=1e-12)
@@ -287,7 +313,7 @@ def test_skill_of_one_value_that_is_neither_right_nor_wrong() -> None:
     assert metric.ci_high == pytest.approx(1 / 3 + 2 / 3 * share)
 
 
-@pytest.mark.parametrize("name", ["rating", "nll", "score", "skill"])
+@pytest.mark.parametrize("name", ["rating", "nll", "score", "skill", "brier_sum"])
 def test_without_limits_values_that_are_all_alike_have_no_interval(name: str) -> None:
     metric = summarize([scored(**{name: 0.1})] * 5, [name])[name]
     assert (metric.value, metric.ci_low, metric.ci_high) == (0.1, None, None)

@@ -24,7 +24,7 @@ from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled, pseudo_values
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize
 from pytest_llmeval.scoring.scorers.likelihood import PerplexityScorer, count_words
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.scoring.statistics.intervals import mean, ratio_interval, ratio_standard_error
+from pytest_llmeval.scoring.statistics.intervals import estimate_ratio, mean
 from pytest_llmeval.suites.format.score_settings.choices import PerplexitySettings
 from pytest_llmeval.types import (
     GenerateResponse,
@@ -34,6 +34,7 @@ from pytest_llmeval.types import (
     Response,
     Score,
 )
+from tests.scoring.expected_intervals import of_mean, of_ratio
 from tests.scoring.helpers import GENERATE, a_sample
 
 NAMES = PerplexityScorer(PerplexitySettings()).metrics
@@ -152,20 +153,19 @@ def test_values_are_those_of_lm_eval(scores: list[Score]) -> None:
 
 @given(st.lists(TEXTS, min_size=2, max_size=20).filter(lambda scores: len({str(s.values) for s in scores}) > 1))
 def test_standard_errors_are_those_of_a_regression_in_statsmodels(scores: list[Score]) -> None:
-    """Through the origin, weighted by 1 / tokens, robust (HC1)."""
+    """Through the origin, weighted by 1 / tokens, robust (HC2)."""
     x = [-score.values["loglikelihood"] for score in scores]
     w = [score.values["tokens"] for score in scores]
-    fit: Any = WLS(x, w, weights=1 / np.array(w)).fit(cov_type="HC1", use_t=True)
-    assert ratio_standard_error(x, w) == pytest.approx(float(fit.bse[0]), rel=1e-6, abs=1e-12)
-    low, high = fit.conf_int()[0]
-    assert ratio_interval(x, w) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
+    error, (low, high) = of_ratio(x, w)
+    rate = sum(x) / sum(w)
+    assert estimate_ratio(x, w).stderr == pytest.approx(error, rel=1e-6, abs=1e-12)
     metric = summarize(scores, ["token_perplexity"])["token_perplexity"]
-    assert metric.stderr == pytest.approx(math.exp(fit.params[0]) * fit.bse[0], rel=1e-6, abs=1e-9)
-    if metric.ci_high is None:  # no width is no interval
-        assert ratio_interval(x, w) == pytest.approx((high, high), rel=1e-9, abs=1e-9)
+    assert metric.stderr == pytest.approx(math.exp(rate) * error, rel=1e-6, abs=1e-9)
+    if error < 1e-6 * rate:  # rounding has no skewness, and no width is no interval
         return
-    assert metric.ci_high == pytest.approx(math.exp(high), rel=1e-6)
-    assert metric.ci_low == pytest.approx(max(1.0, math.exp(low)), rel=1e-6)
+    assert estimate_ratio(x, w).interval() == pytest.approx((low, high), rel=1e-5, abs=1e-9)
+    assert metric.ci_high == pytest.approx(math.exp(high), rel=1e-5)
+    assert metric.ci_low == pytest.approx(max(1.0, math.exp(low)), rel=1e-5)
 
 
 def test_standard_errors_are_near_those_of_scipys_bootstrap() -> None:
@@ -190,15 +190,15 @@ def test_standard_errors_are_near_those_of_scipys_bootstrap() -> None:
 
 @given(st.lists(st.integers(-100, 100).map(lambda number: number / 8), min_size=2, max_size=20))
 def test_with_equal_denominators_a_ratio_is_a_mean(values: list[float]) -> None:
-    ones = [1.0] * len(values)
-    assert ratio_standard_error(values, ones) == pytest.approx(standard_error(values), rel=1e-12, abs=1e-12)
-    assert ratio_interval(values, ones) == pytest.approx(mean_interval(values), rel=1e-12, abs=1e-12)
+    found = estimate_ratio(values, [1.0] * len(values))
+    assert found.stderr == pytest.approx(standard_error(values), rel=1e-12, abs=1e-12)
+    assert found.interval() == pytest.approx(mean_interval(values), rel=1e-9, abs=1e-9)
 
 
 def test_one_text_has_no_interval() -> None:
     for name, metric in summarize(CORPUS[:1], NAMES).items():
         assert metric.value == pytest.approx(pooled(name, [CORPUS[0].values]).value)
-        assert metric == Metric(value=metric.value, n=1, kind="pooled")
+        assert metric == Metric(value=metric.value, n=1, kind="pooled", no_interval="n is 1")
 
 
 def test_nothing_scored_is_no_number() -> None:
@@ -232,7 +232,7 @@ def test_nothing_is_pooled_over_nan(bad: float) -> None:
 def test_denominators_that_sum_to_nothing() -> None:
     assert summarize([scored(-1, 1, 0, 1)], ["bits_per_byte"])["bits_per_byte"].value is None
     with pytest.raises(ValueError, match="sum to more than 0"):
-        ratio_standard_error([1.0], [0.0])
+        estimate_ratio([1.0, 1.0], [0.0, 0.0])
 
 
 def test_categories_are_pooled_by_themselves() -> None:
@@ -255,11 +255,18 @@ def test_order_makes_no_difference_and_metrics_survive_json(scores: list[Score],
 
 @given(st.lists(TEXTS, min_size=2, max_size=12))
 def test_pseudo_values_have_the_metric_as_their_mean_and_its_standard_error(scores: list[Score]) -> None:
+    """But for each text's leverage, in the place of which they have ``n / (n - 1)``: statsmodels' HC1."""
+    nats = np.array([-score.values["loglikelihood"] for score in scores])
     for name, metric in summarize(scores, NAMES).items():
         found = pseudo_values(name, [score.values for score in scores])
         assert found is not None
         assert metric.value == pytest.approx(mean(found), rel=1e-9)
-        assert metric.stderr == pytest.approx(standard_error(found), rel=1e-6, abs=1e-9)
+        formula = POOLED[name]
+        w = np.array([score.values[formula.unit] for score in scores])
+        error = float(WLS(nats, w, weights=1 / w).fit(cov_type="HC1").bse[0])
+        assert standard_error(found) == pytest.approx(
+            formula.slope(float(nats.sum() / w.sum())) * error, rel=1e-6, abs=1e-9
+        )
 
 
 def two_models() -> tuple[dict[str, Score], dict[str, Score]]:
@@ -308,7 +315,9 @@ def test_a_difference_is_near_that_of_scipys_bootstrap(name: str) -> None:
         x, w = (columns[0] - columns[2]) / math.log(2), columns[1]
         fit: Any = WLS(x, w, weights=1 / w).fit(cov_type="HC1", use_t=True)
         assert difference.stderr == pytest.approx(float(fit.bse[0]), rel=1e-9)
-        assert (difference.ci_low, difference.ci_high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+        # The texts' own differences, as the metric has them: their pseudo-values.
+        own = len(x) * (x - fit.params[0] * w) / w.sum() + fit.params[0]
+        assert (difference.ci_low, difference.ci_high) == pytest.approx(of_mean(own.tolist()), rel=1e-6)
 
 
 def test_a_difference_is_over_the_texts_that_both_scored() -> None:

@@ -11,6 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
 from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums, mean, wilson_interval, with_width
+from tests.scoring.expected_intervals import of_mean
 
 FINITE = st.floats(-1e6, 1e6)
 EIGHTHS = st.integers(-1000, 1000).map(lambda number: number / 8)
@@ -81,8 +82,19 @@ def test_standard_error_by_hand() -> None:
 
 @given(st.lists(EIGHTHS, min_size=2, max_size=50).filter(lambda values: len(set(values)) > 1))
 def test_mean_interval_is_that_of_scipy(values: list[float]) -> None:
-    expected = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=stats.sem(values))
-    assert mean_interval(values) == pytest.approx(expected, rel=1e-8, abs=1e-6)
+    """Student's t, and beyond it where the values are skewed."""
+    found = mean_interval(values)
+    assert found == pytest.approx(of_mean(values), rel=1e-8, abs=1e-6)
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=stats.sem(values))
+    assert found is not None
+    assert found[0] <= low + 1e-9
+    assert found[1] >= high - 1e-9
+
+
+def test_of_values_that_are_not_skewed_the_interval_is_students() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 5.0]
+    expected = stats.t.interval(0.95, 4, loc=3, scale=stats.sem(values))
+    assert mean_interval(values) == pytest.approx(expected, rel=1e-12)
 
 
 def test_one_value_has_no_interval() -> None:

@@ -239,7 +239,7 @@ def _measured(suite: SuiteReport, records: Sequence[Record], recount: _Recount) 
             parts[category] |= {name: _corpus(columns, name, own_stored, places) for name in slow}
     except (ArithmeticError, ValueError) as error:
         raise _Misfit(f"no metrics can be computed from its records: {describe(error)}") from None
-    macro = macro_average(parts.values())
+    macro = macro_average(parts.values(), limits)
     recount.check(stored, whole)
     for category, metrics in parts.items():
         recount.check(suite.categories[category].metrics, metrics, f"category {category}: ")
@@ -279,6 +279,8 @@ def _corpus(columns: ScoreColumns, name: str, stored: Mapping[str, Metric], plac
         raise ValueError(f"{name} is made of a number that is not finite")
     value = formula.compute(parts) if formula.of_columns is None else formula.of_columns(needed)
     found = stored.get(name) or Metric(value=None, n=0, kind="corpus")
+    if formula.no_interval is not None:  # which a report of an earlier version can have
+        found = replace(found, stderr=None, ci_low=None, ci_high=None, no_interval=formula.no_interval)
     return replace(found, value=value if value is not None and math.isfinite(value) else None, n=n)
 
 

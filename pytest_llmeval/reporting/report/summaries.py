@@ -77,7 +77,7 @@ def summarize_suite(
         info=replace(info, metrics=names),
         summary=summary_of(records, metrics, num_expected),
         categories={name: summary_of(by_name[name], own, len(by_name[name])) for name, own in parts.items()},
-        macro=macro_average(parts.values()),
+        macro=macro_average(parts.values(), limits),
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
@@ -213,14 +213,18 @@ def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequenc
     scores = [[record.score for record in members] for members in records]
     clusters = [given_clusters(own) for own in records]
     by_having: dict[tuple[int, ...], list[str]] = {}
+    limits: dict[str, tuple[float, float]] = {}
     for name in alike:
         having = [place for place, suite in enumerate(suites) if _value(suite, name) is not None]
-        macro |= macro_average([{name: suites[place].summary.metrics[name]} for place in having])
+        for place in having[:1]:  # of one metric they are the same in all suites, since settings are that decide them
+            limits |= limits_of(suites[place].info, [name])
+        macro |= macro_average([{name: suites[place].summary.metrics[name]} for place in having], limits)
         by_having.setdefault(tuple(having), []).append(name)
     found: dict[str, Metric] = {}
     for places, own in by_having.items():
         # A score is right or wrong also where its suite has no accuracy, as of pass@k: such suites are no part of it.
-        found |= micro_average([scores[place] for place in places], own, [clusters[place] for place in places])
+        in_clusters = [clusters[place] for place in places]
+        found |= micro_average([scores[place] for place in places], own, in_clusters, limits)
     micro = {name: found[name] for name in alike if name in found}
     return Averages(model=model, macro=macro, micro=micro, unlike=unlike)
 

@@ -15,7 +15,6 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
-from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.types import JSON
 
 __all__ = ["finite", "head_to_json", "record_to_json", "write_jsonl", "write_report"]
@@ -133,6 +132,4 @@ def _members(value: Any) -> dict[str, Any]:
     if isinstance(value, SuiteReport):
         del found["info"], found["summary"]
         return {**_members(value.info), **_members(value.summary), **found}
-    if isinstance(value, Metric) and value.ci_low is None and (why := why_no_interval(value)) is not None:
-        found["no_interval"] = why
     return found

@@ -210,7 +210,7 @@ def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> It
         if parts is None:
             why = why_no_interval(metric)
         else:
-            why = f"not every {parts} has one" if metric.ci_low is None else None
+            why = (metric.no_interval or f"not every {parts} has one") if metric.ci_low is None else None
         if why is not None:
             n += f" (no interval: {why})"
             metric = replace(metric, ci_low=None, ci_high=None)

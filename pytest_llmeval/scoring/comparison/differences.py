@@ -18,8 +18,10 @@ from pytest_llmeval.scoring.statistics.clustered import (
     cluster_numbers,
     count_clusters,
     mean_interval,
+    odd_ones,
     standard_error,
 )
+from pytest_llmeval.scoring.statistics.estimate import interval_of_common, share_never_drawn
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 
@@ -35,10 +37,10 @@ class Difference:
 
     ``first`` and ``second`` are the two means, ``difference`` is second minus first, ``stderr`` the standard error of
     the mean of the samples' differences, None for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval of the
-    difference: Tango's for proportions, Student's t for other means, None for means with n < 2. Where no sample's value
-    has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of proportions,
-    ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has. Of pooled
-    metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and Student's t
+    difference: Tango's for proportions, ``intervals.skewed_interval`` for other means, None for means with n < 2. Where
+    no sample's value has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of
+    proportions, ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
+    Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
     interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus metrics they are
     the metrics themselves too; their difference has the standard error and interval of a paired bootstrap.
 
@@ -103,26 +105,31 @@ def has_limits(name: str) -> bool:
 def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
     """How large a difference of the metric, either way, can be although ``n`` samples (or clusters) show none.
 
-    ``(highest - lowest) * (1 - ((1 - confidence) / 2) ** (1 / n))``: the upper limit of the share of samples that
-    differ, of which none of n does (C. J. Clopper and E. S. Pearson, 1934, doi:10.1093/biomet/26.4.404), times the most
-    that one can differ by. Of a corpus metric, of which samples are no equal parts, it is an approximation.
+    The share of samples that differ can be ``share_never_drawn``, and each by ``highest - lowest``. Of a corpus metric,
+    of which samples are no equal parts, it is an approximation.
     ``ValueError`` for a metric that lacks a limit.
     """
     if not has_limits(name):
         raise ValueError(f"{name} has no limits: a difference of it can be as large as any")
-    share = -math.expm1(math.log((1 - confidence) / 2) / n)
-    return (definition(name).highest - definition(name).lowest) * share
+    return (definition(name).highest - definition(name).lowest) * share_never_drawn(n, confidence)
 
 
 def paired_difference(
-    first: Sequence[float], second: Sequence[float], *, is_proportion: bool, clusters: Sequence[int] | None = None
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    is_proportion: bool,
+    clusters: Sequence[int] | None = None,
+    limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> Difference:
     """Second minus first, value by value; of a proportion all are 0 or 1. ``clusters[i]`` is that of the two values i.
 
+    ``limits`` are the lowest and the highest value: the interval is cut at the largest difference that there can be.
     ``ValueError`` for sequences of different lengths, none, and a value that is not finite or not that of a proportion.
     """
     differences = [after - before for before, after in zip(first, second, strict=True)]
-    if is_proportion and not {*first, *second} <= {0.0, 1.0}:
+    are_zeros_and_ones = {*first, *second} <= {0.0, 1.0}
+    if is_proportion and not are_zeros_and_ones:
         raise ValueError("a proportion is taken over zeros and ones")
     found = Difference(
         n=len(differences),
@@ -133,9 +140,23 @@ def paired_difference(
         num_gained=differences.count(1.0) if is_proportion else None,
         num_lost=differences.count(-1.0) if is_proportion else None,
     )
-    if is_proportion:
+    if is_proportion or (are_zeros_and_ones and limits == (0.0, 1.0) and any(differences)):
         return _with_error(found, differences, clusters, lambda: flips_interval(differences, clusters))
-    return _with_error(found, differences, clusters, lambda: with_width(mean_interval(differences, clusters)))
+    return _with_error(found, differences, clusters, lambda: _interval_of_means(differences, clusters, limits))
+
+
+def _interval_of_means(
+    differences: Sequence[float], clusters: Sequence[int] | None, limits: tuple[float, float]
+) -> tuple[float, float] | None:
+    largest = limits[1] - limits[0]
+    if max(map(abs, differences)) > largest:
+        largest = math.inf  # the metric is a user's that has the name of one of ours
+    odd = odd_ones(differences, clusters)
+    if odd is not None:
+        num_units = len(differences) if clusters is None else count_clusters(clusters)
+        return interval_of_common((-largest, largest), odd.common, num_units, num_odd=odd.number)
+    found = with_width(mean_interval(differences, clusters))
+    return None if found is None else (max(found[0], -largest), min(found[1], largest))
 
 
 def _with_error(
@@ -173,8 +194,8 @@ def difference_of_values(
     # As in a summary: a metric that is known as a mean stays one where its values happen to be zeros and ones.
     is_open = not is_known(name) or split_name(name)[1] == "score"
     is_proportion = (is_open or definition(name).kind != "mean") and {*first, *second} <= {0.0, 1.0}
-    found = paired_difference(first, second, is_proportion=is_proportion, clusters=clusters)
-    return _with_unseen(name, found, clusters) if first == second else found
+    limits = definition(name).lowest, definition(name).highest
+    return paired_difference(first, second, is_proportion=is_proportion, clusters=clusters, limits=limits)
 
 
 def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:

@@ -9,14 +9,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import sub
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 from pytest_llmeval.types import Score
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 __all__ = [
     "CALIBRATION",
@@ -133,15 +128,7 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
         row[_bin_of(sample["confidence"])] = sample["accuracy"] - sample["confidence"]
         row[NUM_BINS] = 1.0
         rows.append(row)
-    used = [place for place in range(NUM_BINS) if any(row[place] for row in rows)]
-
-    def values(totals: NDArray[np.float64]) -> list[float | None]:
-        import numpy as np
-
-        sums = map(math.fsum, np.abs(totals[:, used]).tolist())  # exact, so that bins without a sample add nothing
-        return [total / number for total, number in zip(sums, totals[:, NUM_BINS].tolist(), strict=True)]
-
-    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS], values)
+    return Sums(rows, lambda total: math.fsum(map(abs, total[:NUM_BINS])) / total[NUM_BINS])
 
 
 def _calibration_error_of_columns(columns: Mapping[str, Sequence[float]]) -> float | None:
@@ -158,13 +145,17 @@ _NEEDS = ("confidence", "accuracy")
 CALIBRATION_FORMULAS: Mapping[str, CorpusFormula] = MappingProxyType(
     {
         "ece": CorpusFormula(
-            _NEEDS, _expected_calibration_error, is_centred=True, of_columns=_calibration_error_of_columns
+            _NEEDS,
+            _expected_calibration_error,
+            no_interval="chance makes it larger than it is",
+            of_columns=_calibration_error_of_columns,
         )
     }
 )
 """Corpus metrics of calibration. ``ece``: expected calibration error of the likeliest option (Guo et al., 2017, eq. 3),
-with ``NUM_BINS`` bins of equal width, each open below and closed above. Few samples make it larger: of a perfectly
-calibrated model it is about 0.08 over 200 samples, 0.04 over 1,000. Its interval is that of as many samples."""
+with ``NUM_BINS`` bins of equal width, each open below and closed above. It is biased upwards (A. Kumar et al.,
+2019, arXiv:1909.10155): of a perfectly calibrated model it is about 0.08 over 200 samples, 0.04 over 1,000. So it has
+no interval: one by a bootstrap holds the 0 of that model nearly never, at any n."""
 
 
 def _log_sum_exp(values: Sequence[float]) -> float:

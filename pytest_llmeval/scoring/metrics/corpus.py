@@ -68,17 +68,17 @@ def corpus_value(
     Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
     than ``clustered.MIN_CLUSTERS`` have no standard error and no interval. The standard error is the standard deviation
     over bootstrap samples, the interval lies between their percentiles: None for fewer than two samples, where
-    bootstrap samples have no value, and where all have the same.
+    bootstrap samples have no value, where all have the same, and of a formula with ``no_interval``.
     """
     formula = _formula(name)
     _check_finite(name, samples)
     value = _finite(formula.compute(samples))
-    if value is None or are_too_few(clusters):
+    if value is None or formula.no_interval is not None or are_too_few(clusters):
         return Estimate(value)
     if formula.estimate is not None and clusters is None and not bootstraps:
         found = formula.estimate(samples)
         return Estimate(value, found.stderr, found.interval)
-    return Estimate(value, *_error_and_interval(formula, value, _resampled(formula, [samples], clusters)))
+    return _with_error(value, _resampled(formula, [samples], clusters))
 
 
 def corpus_difference(
@@ -99,10 +99,9 @@ def corpus_difference(
         return None
     if len(first) != len(second):
         raise ValueError(f"found {len(first)} and {len(second)} samples of two models: each pair is one sample")
-    if are_too_few(clusters):
+    if formula.no_interval is not None or are_too_few(clusters):
         return before, after, Estimate(after - before)
-    found = _resampled(formula, [first, second], clusters)
-    return before, after, Estimate(after - before, *_error_and_interval(formula, after - before, found))
+    return before, after, _with_error(after - before, _resampled(formula, [first, second], clusters))
 
 
 def _resampled(
@@ -113,7 +112,7 @@ def _resampled(
     units = _units(pairs, clusters, lambda pair: _order_in(formula, pair))
     sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
     if len(sums) == 1:
-        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value, of_many=sums[0].values)
+        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value)
     rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
     edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
     return bootstrap_of_sums(
@@ -165,13 +164,10 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _error_and_interval(
-    formula: CorpusFormula, value: float, found: Bootstrapped | None
-) -> tuple[float | None, tuple[float, float] | None]:
+def _with_error(value: float, found: Bootstrapped | None) -> Estimate:
     if found is None or with_width((found.low, found.high)) is None:
-        return None, None
-    bias = found.mean - value if formula.is_centred else 0.0
-    return found.stderr, (found.low - bias, found.high - bias)
+        return Estimate(value)
+    return Estimate(value, found.stderr, (found.low, found.high))
 
 
 def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import TypeAlias
 
 __all__ = ["CorpusFormula", "Estimate", "Ingredients", "Sums"]
 
@@ -34,13 +30,11 @@ class Sums:
     """A corpus metric as a function of sums: ``rows`` holds one row of numbers for each sample, all of one length.
 
     ``value`` gives the metric for the sums of the rows' columns, over any selection of the samples and with samples
-    taken more than once; None where there is none. ``values`` gives the same, digit for digit, for many such sums at
-    once, a row of an array each, where that is faster: a bootstrap takes a thousand.
+    taken more than once; None where there is none.
     """
 
     rows: Sequence[Sequence[float]]
     value: Callable[[Sequence[float]], float | None]
-    values: Callable[[NDArray[np.float64]], Sequence[float | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +45,9 @@ class CorpusFormula:
     standard error and the interval of independent samples where there is a better one than a bootstrap's; its value is
     that of ``compute``.
 
-    ``is_centred``: the interval is moved down by the mean over bootstrap samples minus the metric. It is for a metric
-    of absolute values, which chance can only make larger: a bootstrap sample adds its own noise to that of the samples,
-    and percentiles alone can lie wholly above the metric.
+    ``no_interval`` says why the metric has neither standard error nor interval, as one has that chance can only make
+    larger: a bootstrap sample adds its own noise to that of the samples, and percentiles can lie wholly above the
+    metric, and both above the truth.
 
     ``of_columns`` gives what ``compute`` does, to the last digit, from the samples' numbers by the names of ``needs``:
     a column each, in the order of the samples. It is for a formula that needs no table of rows for its value.
@@ -61,7 +55,7 @@ class CorpusFormula:
 
     needs: tuple[str, ...]
     sums: Callable[[Sequence[Ingredients]], Sums]
-    is_centred: bool = False
+    no_interval: str | None = None
     may_have: tuple[str, ...] = ()
     of_columns: Callable[[Mapping[str, Sequence[float]]], float | None] | None = None
     estimate: Callable[[Sequence[Ingredients]], Estimate] | None = None

@@ -102,8 +102,7 @@ _DEFINITIONS = (
     _loss(
         "brier_sum",
         "mean",
-        "Sum over a sample's options of (p - y)²: 0 is perfect, 2 the worst.",
-        highest=2.0,
+        "Sum over a sample's options of (p - y)²: 0 is perfect, at most r + 1 where r options are right.",
         in_terminal=False,
     ),
     *_accuracies(),
@@ -115,7 +114,8 @@ _DEFINITIONS = (
     _loss(
         "ece",
         "corpus",
-        "Expected calibration error of the likeliest option, in 15 bins of equal width: 0 is perfect.",
+        "Expected calibration error of the likeliest option, in 15 bins of equal width: 0 is perfect. It is too "
+        "high, by more the fewer samples there are.",
         highest=1.0,
         in_terminal=False,
     ),
@@ -278,7 +278,7 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
     (r"aspect_([A-Za-z_]\w*)", MetricDefinition("aspect_{}", "mean", True, "Mean of a judge's ratings of {}.")),
     (
         r"criterion_([A-Za-z_]\w*)",
-        _gain("criterion_{}", "mean", "Mean of how far replies meet the criterion {}: 1 is perfect."),
+        _gain("criterion_{}", "proportion", "Mean of how far replies meet the criterion {}: 1 is perfect."),
     ),
     (
         r"corrected_([A-Za-z_]\w*)",

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from pytest_llmeval.scoring.metrics.corpus_formula import Estimate
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrapped_ratio, cluster_sums
-from pytest_llmeval.scoring.statistics.intervals import ratio_interval, ratio_standard_error, with_width
+from pytest_llmeval.scoring.statistics.intervals import check_finite, estimate_ratio, with_width
 
 __all__ = ["POOLED", "PooledFormula", "bootstrapped_pooled", "pooled", "pseudo_values"]
 
@@ -46,14 +46,17 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     """The metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
-    (``intervals.ratio_standard_error``): the interval of the rate, carried over by ``of_rate``, so that it is not
-    symmetric for perplexities; and the standard error of the rate times the slope (delta method). None for fewer than
-    two samples. Where ``clusters[i]`` is the cluster of ``values[i]``, clusters are the independent parts, and none are
-    given for fewer than ``clustered.MIN_CLUSTERS``. ``ValueError`` for a value that is not finite.
+    (``intervals.estimate_ratio``; a text's words are taken to be alike): the interval of the rate, carried over by
+    ``of_rate``, so that it is not symmetric for perplexities; and the standard error of the rate times the slope (delta
+    method). None for fewer than two samples. Where ``clusters[i]`` is the cluster of ``values[i]``, clusters are the
+    independent parts, and none are given for fewer than ``clustered.MIN_CLUSTERS``. ``ValueError`` for a value that is
+    not finite.
     """
     formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
     units = [sample[formula.unit] for sample in values]
+    check_finite(nats)
+    check_finite(units)
     total = math.fsum(units)
     if total <= 0:
         return Estimate(None)
@@ -63,17 +66,15 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
         return Estimate(value)
     if clusters is not None:
         nats, units = cluster_sums(nats, clusters), cluster_sums(units, clusters)
-    error, interval = ratio_standard_error(nats, units), with_width(ratio_interval(nats, units))
-    if value is None or error is None:
+    if value is None or len(nats) < 2:
         return Estimate(value)
+    found = estimate_ratio(nats, units)
+    stderr = _finite(lambda at: formula.slope(at) * found.stderr, rate)
+    interval = with_width(found.interval())
     if interval is None:
-        return Estimate(value, stderr=_finite(lambda at: formula.slope(at) * error, rate))
+        return Estimate(value, stderr=stderr)
     low, high = (_finite(formula.of_rate, end) for end in interval)
-    return Estimate(
-        value,
-        stderr=_finite(lambda at: formula.slope(at) * error, rate),
-        interval=None if low is None or high is None else (low, high),
-    )
+    return Estimate(value, stderr=stderr, interval=None if low is None or high is None else (low, high))
 
 
 def bootstrapped_pooled(
@@ -89,7 +90,7 @@ def bootstrapped_pooled(
 
 
 def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[float] | None:
-    """One number for each sample, whose mean is the metric ``name`` and whose standard error is the metric's.
+    """One number for each sample, whose mean is the metric ``name`` and whose standard error is about the metric's.
 
     ``value + n * slope * (x - r w) / sum(w)``: the sample's influence on the metric (the infinitesimal jackknife: L. A.
     Jaeckel, 1972; the delta method in another form). The difference of two models on the same samples is the mean of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics.clustered import count_clusters, proportion_interval
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, t_quantile, wilson_limits
+from pytest_llmeval.scoring.statistics.clustered import estimate_mean, proportion_interval, t_of
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, wilson_limits
 
 __all__ = ["lowest_skill", "skill", "skill_interval"]
 
@@ -34,19 +34,17 @@ def lowest_skill(chances: Sequence[float | None]) -> float:
 def skill_interval(
     skills: Sequence[float], chances: Sequence[float | None], clusters: Sequence[int] | None = None
 ) -> tuple[float, float] | None:
-    """The 95% interval of the mean skill of samples, where Student's t would not do; else None.
+    """The 95% interval of the mean skill of right and wrong answers; None where a skill is that of neither.
 
-    ``chances[i]`` is that of the sample whose skill is ``skills[i]``.
+    ``chances[i]`` is that of the sample whose skill is ``skills[i]``, ``clusters[i]`` its cluster.
 
     Where every sample has the same chance, skill is a linear function of accuracy, and has accuracy's interval on its
-    own scale. Student's t would give an interval of no width to a model that is always right.
+    own scale. Where chances differ, skill is ``1 - mean(w) * r``, of ``w = 1 / (1 - chance)`` and the share r of wrong
+    answers in which a sample weighs w. The interval is then Wilson's of r, over as many samples as would have the
+    standard error of the skill (``clustered.worth_of``); where all are right, or all wrong, over as many as the weights
+    are worth, ``sum(w)² / sum(w²)`` (L. Kish, Survey Sampling, 1965), or that share of the clusters.
 
-    Where chances differ and the model is always right, or always wrong, skill is ``1 - mean(w) * r``, of ``w = 1 / (1 -
-    chance)`` and the share r of wrong answers in which a sample weighs w. The interval is then Wilson's of r, over as
-    many samples as the weights are worth, ``sum(w)² / sum(w²)`` (L. Kish, Survey Sampling, 1965).
-
-    None where a skill is not that of a right or a wrong answer, too. ``clusters[i]`` is that of ``skills[i]``, of
-    which a cluster counts as one sample in the second case; ``ValueError`` for fewer than ``MIN_CLUSTERS``.
+    ``ValueError`` for fewer than ``MIN_CLUSTERS``.
     """
     known = _known(chances)
     values = None if known is None else _rights(skills, known)
@@ -55,15 +53,18 @@ def skill_interval(
     if len(set(known)) == 1:
         low, high = proportion_interval(values, clusters)
         return skill(low, known[0]), skill(high, known[0])
-    if len(set(values)) > 1:
-        return None
     weights = [1 / (1 - chance) for chance in known]
-    worth, quantile = math.fsum(weights) ** 2 / math.fsum(weight**2 for weight in weights), normal_quantile(CONFIDENCE)
-    if clusters is not None:
-        num_clusters = count_clusters(clusters)
-        worth, quantile = worth * num_clusters / len(values), t_quantile(num_clusters - 1, CONFIDENCE)
-    low, high = wilson_limits(1 - values[0], worth, quantile)
-    return 1 - mean(weights) * high, 1 - mean(weights) * low
+    total, found = math.fsum(weights), estimate_mean(skills, clusters)
+    worth = total**2 / math.fsum(weight**2 for weight in weights)
+    quantile = normal_quantile(CONFIDENCE)
+    if found is not None and clusters is not None:
+        worth, quantile = worth * found.num_effective / len(values), t_of(found)
+    scale = total / len(weights)
+    wrong = math.fsum(weight for weight, value in zip(weights, values, strict=True) if not value) / total
+    if found is not None and 0 < wrong < 1 and found.stderr > 0:
+        worth = wrong * (1 - wrong) * (scale / found.stderr) ** 2
+    low, high = wilson_limits(wrong, worth, quantile)
+    return 1 - scale * high, 1 - scale * low
 
 
 def _known(chances: Sequence[float | None]) -> list[float] | None:

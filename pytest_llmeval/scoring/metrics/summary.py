@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
-from pytest_llmeval.scoring.metrics.corpus import corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
@@ -20,15 +20,18 @@ from pytest_llmeval.scoring.statistics.clustered import (
     bootstrapped_mean,
     cluster_numbers,
     count_clusters,
-    interval_around,
-    mean_interval,
+    estimate_mean,
+    odd_ones,
     proportion_interval,
     standard_error,
 )
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
+from pytest_llmeval.scoring.statistics.estimate import interval_of_common
+from pytest_llmeval.scoring.statistics.intervals import mean, with_width
 from pytest_llmeval.types import Score
 
 __all__ = [
+    "ALL_EQUAL",
+    "NO_LIMITS",
     "Interval",
     "Limits",
     "Metric",
@@ -39,6 +42,7 @@ __all__ = [
     "places_by_category",
     "summarize",
     "why_no_interval",
+    "within",
 ]
 
 Interval: TypeAlias = Literal["bootstrap"]
@@ -46,7 +50,10 @@ Interval: TypeAlias = Literal["bootstrap"]
 Limits: TypeAlias = Mapping[str, tuple[float, float]]
 """The lowest and the highest value of metrics, by their names."""
 
-_NO_LIMITS: Limits = MappingProxyType({})
+NO_LIMITS: Limits = MappingProxyType({})
+
+ALL_EQUAL = "all values are equal"
+_ALL_BUT_ONE = "all values but one are equal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +61,12 @@ class Metric:
     """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
 
     ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
-    for n < 2. ``ci_low`` and ``ci_high`` are the 95% interval: Wilson's for proportions, Student's t for other means
-    and for pooled metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A
-    mean of values that are all the same has the interval of ``_interval_of_equal_values`` where its metric has limits,
-    else none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none
-    of.
+    for n < 2, ``skewness`` that of the estimate (``intervals.Estimated``) where it is known. ``ci_low`` and ``ci_high``
+    are the 95% interval: Wilson's for proportions, ``intervals.skewed_interval`` for other means and for pooled
+    metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A mean of values
+    that are all the same, or all but one, has that of ``estimate.interval_of_common`` where its metric has limits, else
+    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+    ``no_interval`` says why there is none of a metric that has a value.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
@@ -72,24 +80,32 @@ class Metric:
     ci_low: float | None = None
     ci_high: float | None = None
     num_clusters: int | None = None
+    skewness: float | None = None
+    no_interval: str | None = None
 
 
 def why_no_interval(metric: Metric) -> str | None:
     """Why no interval of the metric is shown; None where one is, and of counts, which have none.
 
-    One sample's says nothing, though a proportion has one: averages are made of it.
+    One sample's says nothing, though a proportion has one.
     """
     if metric.kind == "count" or metric.value is None:
         return None
+    return "n is 1" if metric.n == 1 else metric.no_interval
+
+
+def _explained(metric: Metric) -> Metric:
+    """With the reason why there is no interval, where there is none and no reason yet."""
+    if metric.kind == "count" or metric.value is None or metric.ci_low is not None or metric.no_interval is not None:
+        return metric
+    why = ALL_EQUAL
     if metric.n == 1:
-        return "n is 1"
-    if metric.ci_low is not None:
-        return None
-    if metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
-        return f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
-    if metric.kind == "corpus":
-        return "these samples define none"
-    return "all values are equal"
+        why = "n is 1"
+    elif metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
+        why = f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
+    elif metric.kind == "corpus":
+        why = "these samples define none"
+    return replace(metric, no_interval=why)
 
 
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
@@ -146,7 +162,7 @@ def summarize(
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
-    limits: Limits = _NO_LIMITS,
+    limits: Limits = NO_LIMITS,
 ) -> dict[str, Metric]:
     """Each named metric over the scores that carry it; the order of scores makes no difference.
 
@@ -168,7 +184,7 @@ def by_category(
     names: Sequence[str],
     clusters: Sequence[str | None] | None = None,
     interval: Interval | None = None,
-    limits: Limits = _NO_LIMITS,
+    limits: Limits = NO_LIMITS,
 ) -> dict[str, dict[str, Metric]]:
     """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
 
@@ -220,7 +236,7 @@ def _samples(
     scores: Sequence[ScoreLike] | ScoreColumns,
     clusters: Sequence[str | None] | None,
     interval: Interval | None = None,
-    limits: Limits = _NO_LIMITS,
+    limits: Limits = NO_LIMITS,
 ) -> _Samples:
     columns = scores if isinstance(scores, ScoreColumns) else ScoreColumns(scores)
     if clusters is not None and len(clusters) != len(columns.scores):
@@ -230,7 +246,7 @@ def _samples(
 
 
 def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
-    return {name: _metric(samples, name, kind) for name, kind in kinds.items()}
+    return {name: _explained(_metric(samples, name, kind)) for name, kind in kinds.items()}
 
 
 def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
@@ -240,13 +256,17 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
     if kind not in ("pooled", "corpus"):
         return _mean(samples, name, kind)
     parts, clusters = samples.columns.ingredients(name, samples.places, samples.clusters)
+    why = None
     if kind == "pooled":
         whole = pooled(name, parts, clusters)
         if samples.bootstraps and whole.interval is not None:
             whole = replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
     else:
         whole = corpus_value(name, parts, clusters, bootstraps=samples.bootstraps)
-    low, high = _within(samples.limits_of(name), whole.interval) if whole.interval is not None else (None, None)
+        why = None if (formula := corpus_formula(name)) is None else formula.no_interval
+    low, high = None, None
+    if whole.interval is not None and whole.value is not None:
+        low, high = within(samples.limits_of(name), whole.interval, whole.value)
     return Metric(
         value=whole.value,
         n=len(parts),
@@ -255,6 +275,7 @@ def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
         ci_low=low,
         ci_high=high,
         num_clusters=None if clusters is None else count_clusters(clusters),
+        no_interval=None if whole.value is None else why,
     )
 
 
@@ -266,58 +287,48 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
     found = Metric(value=mean(values), n=len(values), kind=kind, num_clusters=num_clusters)
     if are_too_few(clusters):
         return found
-    lowest = -math.inf
-    if name == "skill":
-        lowest = lowest_skill(samples.chances_of_skill())
-    stderr = standard_error(values, clusters)
-    interval = bootstrapped_mean(values, clusters) if samples.bootstraps else None
-    if interval is None:  # of equal values all resamples are equal, too
-        interval = _by_formula(samples, name, kind, values, clusters, stderr)
-    if interval is None and len(values) > 1 and math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
-        interval = _interval_of_equal_values(samples.limits_of(name), mean(values), lowest, num_clusters or len(values))
-    low, high = (None, None) if interval is None else _within(samples.limits_of(name), interval, lowest)
-    return replace(found, stderr=stderr, ci_low=low, ci_high=high)
+    limits = samples.limits_of(name)
+    chances = samples.chances_of_skill() if name == "skill" else None
+    if chances is not None:
+        limits = lowest_skill(chances), limits[1]
+    interval: tuple[float, float] | None
+    if kind == "proportion" or (limits == (0.0, 1.0) and {0.0, 1.0}.issuperset(values) and len({*values}) > 1):
+        found = replace(found, stderr=standard_error(values, clusters))
+        interval = proportion_interval(values, clusters)
+    else:
+        estimate = estimate_mean(values, clusters)
+        if estimate is None:
+            return found
+        found = replace(found, stderr=estimate.stderr, skewness=estimate.skewness)
+        odd = odd_ones(values, clusters)
+        interval = None if chances is None else with_width(skill_interval(values, chances, clusters))
+        if interval is None and odd is not None:
+            interval = interval_of_common(limits, odd.common, num_clusters or len(values), num_odd=odd.number)
+            found = replace(found, no_interval=_ALL_BUT_ONE if interval is None and odd.number else None)
+        elif interval is None:
+            interval = with_width(estimate.interval())
+    if samples.bootstraps:  # of equal values all resamples are equal, too
+        interval = bootstrapped_mean(values, clusters) or interval
+    if interval is None:
+        return found
+    low, high = within(limits, interval, mean(values), values if chances is None else ())
+    return replace(found, ci_low=low, ci_high=high, no_interval=None)
 
 
-def _by_formula(
-    samples: _Samples,
-    name: str,
-    kind: Kind,
-    values: Sequence[float],
-    clusters: Sequence[int] | None,
-    stderr: float | None,
-) -> tuple[float, float] | None:
-    if kind == "proportion":
-        return proportion_interval(values, clusters)
-    of_skill = skill_interval(values, samples.chances_of_skill(), clusters) if name == "skill" else None
-    if of_skill is not None:
-        return with_width(of_skill)
-    if clusters is not None:
-        return with_width(mean_interval(values, clusters))
-    return None if stderr is None else with_width(interval_around(mean(values), stderr, len(values)))
-
-
-def _interval_of_equal_values(
-    limits: tuple[float, float], value: float, lowest: float, n: int
-) -> tuple[float, float] | None:
-    """The 95% interval of a mean over ``n`` independent samples, or clusters, whose values are all ``value``.
-
-    Of samples that differ none was drawn in n, so that their share is at most ``1 - 0.025^(1/n)``, the upper limit of 0
-    of n by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404). The mean is lowest where all of those
-    have the lowest value that the metric can take, highest where they have the highest. None where it has no limits.
-    """
-    least, highest = max(limits[0], lowest), limits[1]
-    if not (math.isfinite(least) and math.isfinite(highest)):
-        return None
-    share = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
-    return value - (value - least) * share, value + (highest - value) * share
-
-
-def _within(
-    limits: tuple[float, float], interval: tuple[float, float], lowest: float = -math.inf
+def within(
+    limits: tuple[float, float], interval: tuple[float, float], value: float, values: Sequence[float] = ()
 ) -> tuple[float, float]:
-    """Student's t knows no limits, so the interval of few samples can reach beyond what the metric can be."""
-    return max(interval[0], limits[0], lowest), min(interval[1], limits[1])
+    """The interval of a metric's ``value``, cut where it reaches beyond what the metric can be.
+
+    It is not cut where one of ``values`` lies beyond, too: then they are another metric's, of a user, that has this
+    name. A bootstrap's can miss the value, and is made to reach it.
+    """
+    low, high = min(interval[0], value), max(interval[1], value)
+    if low < limits[0] <= min(values, default=value):
+        low = limits[0]
+    if high > limits[1] >= max(values, default=value):
+        high = limits[1]
+    return low, high
 
 
 def _kinds(columns: ScoreColumns, names: Sequence[str]) -> dict[str, Kind]:

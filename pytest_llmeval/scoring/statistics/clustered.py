@@ -1,37 +1,43 @@
-"""Standard errors and intervals where samples come in clusters, such as those of one passage.
+"""Means, their standard errors and intervals, also where samples come in clusters, such as those of one passage.
 
 Clusters are independent of each other, samples within one need not be. A mean over samples is the ratio of two sums
-over clusters, of their values and of their sizes, so that its variance is that of ``intervals.ratio_standard_error``::
+over clusters, of their values and of their sizes, and has the standard error of ``intervals.estimate_ratio``, which is
+CR2; of clusters of equal size that of K.-Y. Liang and S. L. Zeger (1986, doi:10.1093/biomet/73.1.13; for evaluations E.
+Miller, 2024, arXiv:2411.00640) with the factor G / (G - 1) for G clusters. Its degrees of freedom are those of samples
+as alike within clusters as these are (G. W. Imbens and M. Kolesár, 2016, doi:10.1162/REST_a_00552): G - 1 for clusters
+of equal size, and few where a few large ones decide.
 
-    G / (G - 1) * sum over clusters of (sum over its samples of (x - mean))² / n²
-
-of G clusters and n samples (K.-Y. Liang and S. L. Zeger, 1986, doi:10.1093/biomet/73.1.13; with the factor CR1 of A. C.
-Cameron and D. L. Miller, 2015, doi:10.3368/jhr.50.2.317; for evaluations E. Miller, 2024, arXiv:2411.00640), with
-Student's t of G - 1 degrees of freedom. Of few clusters it is too small, so that there is none of fewer than
-``MIN_CLUSTERS``: every function here raises ``ValueError`` for those, for sequences of different lengths, and for a
-value that is not finite.
+Of few clusters all of it is too small, so that there is none of fewer than ``MIN_CLUSTERS``: every function here raises
+``ValueError`` for those, for sequences of different lengths, and for a value that is not finite.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
 
 from pytest_llmeval.scoring.statistics import intervals
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, Estimated, mean
 
 __all__ = [
     "MIN_CLUSTERS",
+    "OddOnes",
     "are_too_few",
     "bootstrapped_mean",
     "bootstrapped_ratio",
     "cluster_numbers",
     "cluster_sums",
     "count_clusters",
-    "interval_around",
+    "estimate_in_clusters",
+    "estimate_mean",
+    "further_out",
     "mean_interval",
+    "odd_ones",
     "proportion_interval",
     "standard_error",
+    "t_of",
     "worth_of",
 ]
 
@@ -70,14 +76,32 @@ def are_too_few(clusters: Sequence[int] | None) -> bool:
     return clusters is not None and count_clusters(clusters) < MIN_CLUSTERS
 
 
-def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
-    """Standard error of the mean over samples; ``clusters[i]`` is the cluster of ``values[i]``.
+def estimate_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> Estimated | None:
+    """The mean over samples; ``clusters[i]`` is the cluster of ``values[i]``. None for fewer than two values.
 
-    Without clusters, here and below, samples are independent, and it is ``sqrt(sum((x - mean)²) / (n - 1) / n)``. None
-    for fewer than two values.
+    Without clusters, here and below, samples are independent, and its standard error is ``sqrt(sum((x - mean)²) / (n -
+    1) / n)``.
     """
     if clusters is not None:
-        return intervals.ratio_standard_error(*_sums_and_sizes(values, clusters))
+        return estimate_in_clusters(values, clusters)
+    n = len(values)
+    if n < 2:
+        intervals.check_finite(values)
+        return None
+    centre, scale = mean(values), math.sqrt(n * (n - 1))
+    return intervals.estimate_sum(centre, [(value - centre) / scale for value in values], n - 1.0, float(n))
+
+
+def estimate_in_clusters(values: Sequence[float], clusters: Sequence[int]) -> Estimated:
+    """``estimate_mean`` of samples in clusters."""
+    sums, sizes = _sums_and_sizes(values, clusters)
+    return intervals.estimate_ratio(sums, sizes, alike=_alike(values, sums, sizes))
+
+
+def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
+    """Standard error of the mean over samples, as ``estimate_mean`` has it."""
+    if clusters is not None:
+        return estimate_in_clusters(values, clusters).stderr
     n = len(values)
     if n < 2:
         intervals.check_finite(values)
@@ -88,20 +112,43 @@ def standard_error(values: Sequence[float], clusters: Sequence[int] | None = Non
 def mean_interval(
     values: Sequence[float], clusters: Sequence[int] | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """Student's t interval of the mean over samples, as (low, high). It is not cut at the limits of the metric.
+    """The interval of the mean of samples (``intervals.skewed_interval``), as (low, high).
 
-    n - 1 degrees of freedom, of n samples or clusters; None for fewer than two values.
+    It is not cut at the limits of the metric. None for fewer than two values.
     """
-    if clusters is not None:
-        return intervals.ratio_interval(*_sums_and_sizes(values, clusters), confidence)
-    error = standard_error(values)
-    return None if error is None else interval_around(mean(values), error, len(values), confidence)
+    found = estimate_mean(values, clusters)
+    return None if found is None else found.interval(confidence)
 
 
-def interval_around(centre: float, error: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Student's t interval of a mean over ``n`` independent samples, from the mean and its standard error."""
-    half = intervals.t_quantile(n - 1, confidence) * error
-    return centre - half, centre + half
+@dataclass(frozen=True, slots=True)
+class OddOnes:
+    """All samples have the value ``common``, but for those of ``number`` samples, or clusters."""
+
+    common: float
+    number: int
+
+
+def odd_ones(values: Sequence[float], clusters: Sequence[int] | None = None) -> OddOnes | None:
+    """The value that all samples have, or all but one; None where more differ.
+
+    Of one that differs nothing is known about how much others would: its standard error says as good as nothing.
+    """
+    if math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
+        return OddOnes(mean(values), 0)
+    # Of three samples, or clusters, two have the common value: most values are seen to be others at once.
+    firsts: dict[int, float] = {}
+    for place, value in enumerate(values):
+        firsts.setdefault(place if clusters is None else clusters[place], value)
+        if len(firsts) > 2:
+            break
+    seen = [*firsts.values()]
+    common = next((value for value in seen if seen.count(value) > 1), None)
+    if common is None:
+        return None
+    if clusters is None:
+        return OddOnes(common, 1) if values.count(common) == len(values) - 1 else None
+    odd = {cluster for value, cluster in zip(values, clusters, strict=True) if value != common}
+    return OddOnes(common, 1) if len(odd) == 1 else None
 
 
 def proportion_interval(
@@ -109,16 +156,26 @@ def proportion_interval(
 ) -> tuple[float, float]:
     """Wilson's score interval of the mean of zeros and ones, over as many samples as these clusters are worth.
 
-    The quantile is that of t, not of the normal distribution. Simulated over proportions from 0.05 to 0.95 it covers
-    within a point of 95% for 20 clusters and more (``benchmarks/interval_coverage.py``). Student's t of the mean does
-    not: of 20 clusters of 5 samples that are correlated by 0.3 it covers 92%.
+    The quantile is that of t, not of the normal distribution. Clusters can be more skewed than Wilson's formula knows,
+    where few of them are all wrong: each end lies as far out as that of ``mean_interval``, where that is further, but
+    no further than Wilson's of clusters that count as one sample each. What it covers is measured in
+    ``benchmarks/interval_coverage.py``. Clusters of one sample each are as independent as none.
     """
-    if clusters is None:
+    found = None if clusters is None else estimate_in_clusters(values, clusters)
+    if found is None or clusters is None or count_clusters(clusters) == len(values):
         return intervals.wilson_interval(int(math.fsum(values)), len(values), confidence)
-    observed, num_clusters = mean(values), count_clusters(clusters)
-    error = intervals.ratio_standard_error(*_sums_and_sizes(values, clusters))
-    worth = worth_of(observed * (1 - observed), error, len(values), num_clusters)
-    return intervals.wilson_limits(observed, worth, intervals.t_quantile(num_clusters - 1, confidence))
+    observed = mean(values)
+    worth, quantile = worth_of(observed * (1 - observed), found, len(values)), t_of(found, confidence)
+    usual = intervals.wilson_limits(observed, worth, quantile)
+    widest = intervals.wilson_limits(observed, min(worth, found.num_effective), quantile)
+    return further_out(usual, found.interval(confidence), widest)
+
+
+def further_out(
+    usual: tuple[float, float], skewed: tuple[float, float], widest: tuple[float, float]
+) -> tuple[float, float]:
+    """The usual interval, each end moved out to the skewed one's, but no further than the widest's."""
+    return min(usual[0], max(skewed[0], widest[0])), max(usual[1], min(skewed[1], widest[1]))
 
 
 def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
@@ -140,18 +197,45 @@ def bootstrapped_ratio(
     return None if found is None else intervals.with_width((found.low, found.high))
 
 
-def worth_of(variance: float, error: float | None, n: int, num_clusters: int) -> float:
-    """How many independent samples would have the standard error of the mean of ``n`` that lie in clusters.
+def worth_of(variance: float, found: Estimated, n: int) -> float:
+    """How many independent samples would have the standard error of this mean of ``n`` that lie in clusters.
 
-    ``variance`` is that of one sample; ``variance / error²`` is n divided by the design effect (E. L. Korn and B. I.
+    ``variance`` is that of one sample; ``variance / stderr²`` is n divided by the design effect (E. L. Korn and B. I.
     Graubard, 1998, Survey Methodology 24:193). Samples that are all the same do not show how alike those of a cluster
-    are: each cluster counts as one. Where all clusters have the same mean, each sample counts.
+    are: each cluster counts as one, of unequal clusters as many as weigh as much as these. Where all clusters have the
+    same mean, each sample counts.
     """
     if variance <= 0:
-        return float(num_clusters)
-    if error is None or math.isclose(error, 0.0, abs_tol=1e-12):
+        return found.num_effective
+    if math.isclose(found.stderr, 0.0, abs_tol=1e-12):
         return float(n)
-    return variance / error**2
+    return variance / found.stderr**2
+
+
+def t_of(found: Estimated, confidence: float = CONFIDENCE) -> float:
+    """Student's t for the standard error of this mean.
+
+    Where that is 0 nothing says how alike samples are: the degrees of freedom are those of clusters that count as one.
+    """
+    if math.isclose(found.stderr, 0.0, abs_tol=1e-12):
+        return intervals.t_quantile(max(1.0, found.num_effective - 1), confidence)
+    return intervals.t_quantile(found.degrees_of_freedom, confidence)
+
+
+def _alike(values: Sequence[float], sums: Sequence[float], sizes: Sequence[float]) -> float:
+    """How alike the samples of a cluster are, from 0 to 1: the intra-cluster correlation of an analysis of variance.
+
+    (A. Donner, 1986, doi:10.2307/1403259.) 0 where no cluster has two samples.
+    """
+    n, num_clusters = len(values), len(sizes)
+    if n == num_clusters:
+        return 0.0
+    centre = math.fsum(sums) / n
+    between = math.fsum((total - centre * size) ** 2 / size for total, size in zip(sums, sizes, strict=True))
+    within = max(0.0, intervals.sum_of_squares(values, centre) - between) / (n - num_clusters)
+    usual_size = (n - math.fsum(map(mul, sizes, sizes)) / n) / (num_clusters - 1)
+    shared = max(0.0, between / (num_clusters - 1) - within) / usual_size
+    return shared / (shared + within) if shared > 0 else 0.0
 
 
 def _sums_and_sizes(values: Sequence[float], clusters: Sequence[int]) -> tuple[list[float], list[float]]:

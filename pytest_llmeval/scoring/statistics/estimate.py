@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE
 
-__all__ = ["Estimate", "share_never_drawn", "undefined"]
+__all__ = ["Estimate", "interval_of_common", "share_never_drawn", "undefined"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,29 @@ def undefined(n: int, reason: str) -> Estimate:
     return Estimate(value=None, n=n, reason=reason)
 
 
-def share_never_drawn(n: int, confidence: float = CONFIDENCE) -> float:
-    """The largest share that samples of a kind may have of which none was drawn in ``n``.
+def share_never_drawn(n: float, confidence: float = CONFIDENCE, *, num_drawn: int = 0) -> float:
+    """The largest share that samples of a kind may have of which none, or ``num_drawn``, were drawn in ``n``.
 
-    ``1 - ((1 - confidence) / 2)^(1/n)``, the upper limit of 0 of n by C. J. Clopper and E. S. Pearson (1934,
-    doi:10.1093/biomet/26.4.404).
+    The upper limit by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404), which for none of n is ``1 -
+    ((1 - confidence) / 2)^(1/n)``.
     """
+    if num_drawn:
+        from scipy.special import betaincinv
+
+        return float(betaincinv(num_drawn + 1, n - num_drawn, (1 + confidence) / 2))
     return -math.expm1(math.log((1 - confidence) / 2) / n)
+
+
+def interval_of_common(
+    limits: tuple[float, float], common: float, n: float, *, num_odd: int = 0, confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """The interval of a mean over ``n`` independent samples, or clusters, whose values are all ``common``, but for few.
+
+    The mean is lowest where all of the ``share_never_drawn`` that differs has the lowest value that the metric can
+    take, highest where it has the highest. None where the metric has no limits, and where the value lies beyond them.
+    """
+    least, highest = limits
+    if not (math.isfinite(least) and math.isfinite(highest) and least <= common <= highest):
+        return None
+    share = share_never_drawn(n, confidence, num_drawn=num_odd)
+    return common - (common - least) * share, common + (highest - common) * share

@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics.clustered import count_clusters, standard_error, worth_of
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile, t_quantile
+from pytest_llmeval.scoring.statistics.clustered import (
+    count_clusters,
+    estimate_in_clusters,
+    further_out,
+    t_of,
+    worth_of,
+)
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile
 
 __all__ = ["flips_interval", "paired_proportions_interval"]
 
@@ -38,14 +44,19 @@ def flips_interval(
     ``MIN_CLUSTERS``.
     """
     n, gained, lost = len(differences), differences.count(1.0), differences.count(-1.0)
-    if clusters is None:
+    found = None if clusters is None else estimate_in_clusters(differences, clusters)
+    if found is None or clusters is None or count_clusters(clusters) == n:
         return paired_proportions_interval(gained, lost, n, confidence)
-    error, num_clusters = standard_error(differences, clusters), count_clusters(clusters)
     variance = (gained + lost) / n - ((gained - lost) / n) ** 2
-    scale = worth_of(variance, error, n, num_clusters) / n
-    quantile = t_quantile(num_clusters - 1, confidence)
-    up, down = gained * scale, lost * scale
-    return -_upper_limit(down, up, n * scale, quantile), _upper_limit(up, down, n * scale, quantile)
+    worth, quantile = worth_of(variance, found, n), t_of(found, confidence)
+    usual, widest = (
+        (
+            -_upper_limit(lost * scale, gained * scale, n * scale, quantile),
+            _upper_limit(gained * scale, lost * scale, n * scale, quantile),
+        )
+        for scale in (worth / n, min(worth, found.num_effective) / n)
+    )
+    return further_out(usual, found.interval(confidence), widest)
 
 
 def _upper_limit(gained: float, lost: float, n: float, z: float) -> float:
