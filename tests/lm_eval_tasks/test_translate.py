@@ -247,6 +247,7 @@ def test_greedy_decoding_by_lm_evals_rules(tmp_path: Path) -> None:
     def generate(settings: str) -> dict[str, Any]:
         text = REPLY.replace('generation_kwargs: {until: ["\\n"], max_gen_toks: 8}', f"generation_kwargs: {settings}")
         made: dict[str, Any] = native(text, tmp_path)["generate"]
+        assert made.pop("reasoning") is False, "the whole of a reply is scored"
         return made
 
     assert generate("{}") == {"max_tokens": 256, "stop": ["\n\n"], "temperature": 0.0}

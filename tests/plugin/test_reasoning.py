@@ -422,3 +422,24 @@ def test_a_baseline_of_before_is_refused_where_its_replies_hold_reasoning(
     main(["compare", "report.json", "now.json", "--compare", "common"])
     out = " ".join(capsys.readouterr().out.split())
     assert out.count("hold reasoning, which was judged as a part of them there") == 1
+
+
+def test_tasks_of_lm_eval_leave_replies_whole(project: pytest.Pytester, workers: list[str]) -> None:
+    """Its stop strings end a reply wherever they stand, and the whole of it is scored."""
+    task = (
+        "task: whole\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
+        "output_type: generate_until\ndoc_to_text: '{{id}} {{question}}'\ndoc_to_target: '{{target}}'\n"
+        "generation_kwargs: {until: ['Question:']}\nmetric_list: [{metric: exact_match}]\n"
+    )
+    project.makefile(".yaml", task=task)
+    args = ("--llm-model=python:models:function", "--llm-report=r.json", "task.yaml")
+    result = project.runpytest_inprocess(*workers, *args)
+    assert result.ret == 0, result.stdout.str()
+    found = report(project)
+    assert found["suites"][0]["splits_reasoning"] is False
+    outputs = [record["output"] for record in found["records"]]
+    assert outputs[:2] == [
+        "<think>Six times seven.\n\nIs it 41? ",
+        "<think>Six times seven.\n\nMaybe 41. Or is the answer 42",
+    ]
+    assert {record["reasoning"] for record in found["records"]} == {None}
