@@ -741,6 +741,23 @@ def test_without_javascript_all_tables_are_there(path: Path, report: Report, ope
     expect(page.locator("noscript p")).to_contain_text(str(len(report.records)))
 
 
+def test_a_page_that_was_cut_off_says_so(path: Path, tmp_path: Path, open_report: Opener) -> None:
+    """But not one that is whole where its style is blocked, or in a browser that does not know ``:has()``."""
+    text = re.sub("<meta http-equiv=[^>]*>", "", path.read_text(encoding="utf-8"))  # the policy, for other styles
+    style = re.compile(r"<style>.*?</style>", re.DOTALL)
+    assert ":has(#end)" in text
+    for name, content, is_shown in (
+        ("whole", text, False),
+        ("cut", text[: text.index('<section id="environment">')], True),
+        ("without style", style.sub("", text), False),
+        ("without :has()", text.replace(":has(#end)", ":unknown(#end)"), False),
+    ):
+        (tmp_path / f"{name}.html").write_text(content, encoding="utf-8")
+        page = open_report(tmp_path / f"{name}.html", javascript=False)
+        notice = page.locator("#incomplete")
+        expect(notice).to_be_visible() if is_shown else expect(notice).to_be_hidden()
+
+
 def test_a_browser_that_is_too_old_says_so(path: Path, open_report: Opener) -> None:
     page = open_report(path, init_script="delete window.DecompressionStream;")
     expect(page.locator("#message")).to_be_visible()
