@@ -31,8 +31,9 @@ _PARTS = {
     "questions": "the questions",
     "prompt": "the prompt",
     "fewshot": "the few-shot examples",
-    "scorer": "the scorer",
+    "scorer": "the scorer (its version or its code)",
 }
+_SCORE_AGAIN = "score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"
 
 
 class Refusal(Exception):
@@ -189,7 +190,7 @@ def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
         ways = ("was split off", "is not") if splits else ("was judged as a part of them", "is split off")
         raise Refusal(
             f"the baseline's replies to {counted(num_reasoned)} hold reasoning, which {ways[0]} there and {ways[1]} "
-            "now (generate.reasoning); score them again: --llm-model replay:BASELINE.json --llm-report NEW.json"
+            f"now (generate.reasoning); {_SCORE_AGAIN}"
         )
 
 
@@ -403,6 +404,8 @@ def _what_differs(
     found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
     others = "the samples that ran are the same, and others, or the categories, differ"
     hint = "--llm-compare common compares the samples that did not change"
+    if _PARTS["scorer"] in parts:  # then every sample has changed
+        hint = _SCORE_AGAIN
     return f"the suite differs from the baseline's: {found or others}; {hint}"
 
 
