@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, Report
 from pytest_llmeval.text.redaction import describe
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.figures.report_figure import Shown
+    from pytest_llmeval.reporting.figures.shown import Shown
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = [
@@ -98,7 +98,7 @@ def planned_figures(
     if unknown:
         raise ValueError(f"there is no kind of figures {min(unknown)!r}; there are {', '.join(KINDS)}")
     _check_available()
-    from pytest_llmeval.reporting.figures.report_figure import Shown
+    from pytest_llmeval.reporting.figures.shown import Shown
 
     return _planned(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
 

@@ -10,7 +10,8 @@ import regex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure, Shown, ends_of, metric_text
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (
     LineStyle,
     Sheet,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure, Shown, direction, first_rows
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.reporting.figures.shown import Shown, direction, first_rows
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.gate_results import Regression
 from pytest_llmeval.reporting.report.report import Comparison, SuiteReport

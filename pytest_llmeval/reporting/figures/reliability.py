@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure, Shown, metric_text
+from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.reporting.figures.shown import Shown, metric_text
 from pytest_llmeval.reporting.figures.style import (
     INK,
     MUTED,
