@@ -39,7 +39,10 @@ def without_reasoning(request: Request, response: _R, *, continues: bool = True)
     """
     if not isinstance(request, GenerateRequest) or not isinstance(response, GenerateResponse):
         return response
-    found = _split(request, response, continues=continues) if request.reasoning else Split(response.text)
+    # A server that tells reasoning apart has left an answer, which may quote the tags.
+    is_split = response.reasoning is not None and response.tagged is None
+    is_whole = is_split or not request.reasoning
+    found = Split(response.text) if is_whole else _split(request, response, continues=continues)
     if found.reasoning is None:
         return response if response.tagged is None else replace(response, tagged=None)
     known = response.reasoning  # that the model itself has told apart

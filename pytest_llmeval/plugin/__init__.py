@@ -117,7 +117,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        names = getattr(item, "fixturenames", [])
+        if "llm_record" in names:  # it sees the replies that were asked for since its own setup, by other fixtures too
+            names.remove("llm_record")
+            names.insert(0, "llm_record")
     if is_worker(config):  # before the controller hears what was collected, and starts tests
         _check_overrides(session)
 

@@ -155,8 +155,22 @@ def test_sum(llm_record, llm_model, number):
 """
 
 
-def test_hand_written_tests(project: pytest.Pytester, workers: list[str]) -> None:
-    project.makepyfile(test_own=TESTS)
+BY_FIXTURE = """
+import pytest
+
+@pytest.fixture
+def reply(llm_model, number):
+    return llm_model.generate(f"{number} + 1 =").text
+
+@pytest.mark.parametrize("number", range(20))
+def test_sum(reply, llm_record, number):
+    llm_record(suite="own", id=number, correct=reply == str(number + 1), answer=reply)
+"""
+
+
+@pytest.mark.parametrize("tests", [TESTS, BY_FIXTURE], ids=["in the test", "in a fixture before llm_record"])
+def test_hand_written_tests(project: pytest.Pytester, workers: list[str], tests: str) -> None:
+    project.makepyfile(test_own=tests)
     assert ran(project, "hosted", *workers, "--llm-report=base.json", "test_own.py").ret == 0
     project.path.joinpath("swapped").touch()
     result = ran(project, "hosted", *workers, "--llm-baseline=base.json", "test_own.py")

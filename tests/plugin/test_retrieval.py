@@ -310,12 +310,25 @@ def test_epochs_of_a_search_that_draws_lots(project: pytest.Pytester, workers: l
     assert [record["values"] for record in records_of(project)] == [record["values"] for record in before]
 
 
+CLOSABLE = """
+
+def closable(question):
+    from pathlib import Path
+
+    if Path("closed").exists():
+        raise RuntimeError("asked again")
+    return search(question)
+"""
+
+
 def test_a_store_keeps_what_was_found(project: pytest.Pytester, workers: list[str]) -> None:
     without_responses(project)
-    options = ("search.yaml", "--llm-model=python:my_search:search", REPORT, "--llm-store=kept", *workers)
+    module = project.path / "my_search.py"
+    module.write_text(module.read_text() + CLOSABLE)
+    options = ("search.yaml", "--llm-model=python:my_search:closable", REPORT, "--llm-store=kept", *workers)
     project.runpytest(*options)
     before = records_of(project)
-    project.makepyfile(my_search="def search(question):\n    raise RuntimeError('asked again')\n")
+    project.path.joinpath("closed").touch()  # the function's source stays: another one is another model
     result = project.runpytest(*options, "--llm-store-max-age=1d")
     result.assert_outcomes(passed=4)
     assert [record["values"] for record in records_of(project)] == [record["values"] for record in before]

@@ -170,6 +170,10 @@ def value_of(text: str) -> Fraction | None:
         ("9 g of H_2O", "9"),
         ("is _9_ in all", "9"),
         ("**9**", "9"),
+        ("Each costs $9 **18**", "18"),
+        ("2 **18 dollars**", "18"),
+        ("(USD)**18 dollars**", "18"),
+        ("Question 2 **15%** of them", "15"),
         ("7 " + "x^2 " * 2000, "7"),
         # digits of other scripts
         ("٣٦", "36"),

@@ -152,9 +152,8 @@ class Calls:
         The loop waits until the asking thread has taken an outcome. Otherwise a process that dies in the next call
         could lose replies that were complete.
         """
-        limit = self._shared_limit()
 
-        async def one(place: int, call: Callable[[], Any]) -> None:
+        async def one(limit: FixedLimit, place: int, call: Callable[[], Any]) -> None:
             async with limit.slot():
                 outcome = await self._bounded(call)
             if outcome.error is not None and not isinstance(outcome.error, _FAILURES):
@@ -164,9 +163,10 @@ class Calls:
             is_taken.wait(_PATIENCE_S)
 
         try:
+            limit = self._shared_limit()
             async with asyncio.TaskGroup() as group:
                 for place, call in enumerate(calls):
-                    group.create_task(one(place, call))
+                    group.create_task(one(limit, place, call))
         finally:
             ended.put(None)
 

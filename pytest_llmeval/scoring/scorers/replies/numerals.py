@@ -79,8 +79,10 @@ _REPEATING = (
 )
 _PERIOD = regex.compile(r"([0-9])\1\1++\Z|([0-9]{2,}?)\2++\Z")
 _POWER = "[-+]?[0-9]++"
+# Two asterisks raise to a power only between digits and where none close them: "it costs **18 dollars**" is bold.
+_RAISES = rf"(?:{_GAP}\^{_GAP}|(?<=(?<!\*\*[0-9]*)[0-9])\*\*(?=[-+{{0-9])(?![^\n]*?\*\*))"
 _EXPONENT = (
-    rf"(?:{_GAP}(?:\^|\*\*){_GAP}(?:\{{\s?(?P<NAME>{_POWER})\s?\}}|(?P<NAME>{_POWER}))(?P<tower>{_GAP}(?:\^|\*\*)[0-9^*{{}}]*+)?"
+    rf"(?:{_RAISES}(?:\{{\s?(?P<NAME>{_POWER})\s?\}}|(?P<NAME>{_POWER}))(?P<tower>{_GAP}(?:\^|\*\*)[0-9^{{}}]++)?"
     r"|(?P<NAME>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++))"
 )
 _TOP, _BOTTOM = (
@@ -113,7 +115,7 @@ _NO_NUMBER = regex.compile(
     (?<![0-9]{_GAP})\^\s?(?:\{{[^{{}}]{{0,60}}\}}|{_POWER})                    # an exponent of no number: x^2
     | [0-9.,]++\s?\^\s?(?:\{{(?!\s?(?:{_POWER}|\\circ|[a-z]{{1,2}})\s?\}})[^{{}}]{{0,60}}\}}|[a-z](?<!o))  # 2^{{n+1}}
     | (?<=[A-Za-z0-9)}}\]])_(?:\{{[^{{}}]{{0,60}}\}}|(?<![0-9]_(?=[0-9]{{3}}(?![0-9])))[0-9]++)  # an index: x_2
-    | (?<=[A-Za-z)])\*\*[0-9]++(?!\*\*)                                       # x**2
+    | (?<=(?<![A-Za-z])[A-Za-z]|\))\*\*[0-9]++(?![^\n]*?\*\*)                 # x**2
     | (?<=[0-9]\s?(?:[kcdm]?m|ft|in|yd|mi))[23](?!\w)                         # 36 m2
     """,
     regex.VERBOSE,
