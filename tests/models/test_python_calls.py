@@ -346,3 +346,12 @@ def test_a_listener_that_raises_cancels_the_rest() -> None:
         Calls(waits, "model", Bounds()).run([lambda text=text: waits(text) for text in "abc"], full)  # type: ignore[misc]
     assert sorted(ended) == ["b", "c"]
     assert texts(model_of(upper_later), "a") == ["A"]
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_and_no_wait(tmp_path: Path) -> None:
+    """Processes agree in it on how many calls run at a time; a full disk must not end in silence."""
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    calls = Calls(upper_later, "model", Bounds(folder=in_the_way / "slots"))
+    with pytest.raises(OSError, match="slots"):
+        calls.run([lambda: upper_later("a")], lambda *_: None)
