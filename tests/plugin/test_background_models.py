@@ -126,6 +126,8 @@ def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pyte
     (model,) = report["models"]
     assert model["use"] == {
         "num_requests": 40,
+        "served_models": {},
+        "system_fingerprints": {},
         "retries": {"429": 40},
         "num_prompt_tokens": 200,
         "num_tokens": 40,

@@ -48,12 +48,19 @@ def test_reasons_of_the_judge_of_the_answers_are_shown(
     capsys.readouterr()
     main(["show", str(report), "--id", "ferry-02"])
     verdicts = [line.strip() for line in capsys.readouterr().out.splitlines() if "verdict" in line]
-    assert [line.split(",")[0] for line in verdicts] == [
-        "verdict 1 of 5 of scorer answer: faithfulness",
-        *(f"verdict {number} of 5 of scorer answer: context_precision" for number in (2, 3, 4)),
-        "verdict 5 of 5 of scorer answer: context_recall",
+    claim = "The boat to Tamsay sails on Tuesdays and Fridays"
+    shown = [
+        f"faithfulness: claims: {claim} only.",
+        f"faithfulness, {claim} only.: true (In one text, or not: Fridays, Tamsay, Tuesdays.)",
+        "answer_relevance: questions: What is it? | What is the capital?",
+        "answer_relevance: embeddings: What is it?, 0.0 | What is the capital?, 0.0",
+        *(f"context_precision, rank {rank}, " for rank in (1, 2, 3)),
+        f"context_recall: claims: {claim}.",
+        f"context_recall, {claim}.: true",
     ]
-    assert verdicts[0].endswith("true (In one text, or not: Fridays, Tamsay, Tuesdays.)")
+    assert len(verdicts) == len(shown)
+    for number, (line, beginning) in enumerate(zip(verdicts, shown, strict=True), 1):
+        assert line.startswith(f"verdict {number} of 9 of scorer answer: {beginning}")
 
 
 def test_a_folder_with_requirements_is_collected_where_it_is_named(in_examples: pytest.Pytester) -> None:

@@ -269,7 +269,8 @@ def _degrees_of_freedom(sizes: Sequence[float], total: float, alike: float) -> f
     everywhere = (
         2 * of_shares * of_own + 2 * of_both**2 + (variance * of_shares) ** 2 - 4 * variance * of_shares * of_both
     )
-    return trace**2 / (everywhere + diagonal)
+    square = everywhere + diagonal
+    return trace**2 / square if square > 0 else 1.0  # one pair holds all of w: the estimate stands on that alone
 
 
 def bootstrap_of_sums(
