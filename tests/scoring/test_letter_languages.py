@@ -9,6 +9,15 @@ from pytest_llmeval.scoring.scorers.choices.stated_label import stated_label
 OPTIONS = ["Roma", "Oslo", "Bern"]
 REPLIES: dict[str, list[tuple[str, str | None]]] = {
     "English": [
+        ("I don't think it's A", None),
+        ("I don't believe A is right", None),
+        ("I doubt it is A", None),
+        ("A is out", None),
+        ("Rule out A", None),
+        ("I would eliminate A.", None),
+        ("Anything but A", None),
+        ("I don't think it's A; B is right", "B"),
+        ("Rule out A, so B", "B"),
         ("A is wrong. B is correct.", "B"),
         ("A) Roma is wrong. The correct one is B", "B"),
         ("A and C are both wrong. B is correct.", "B"),
@@ -31,6 +40,7 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("B. Oslo\nA lies in the south.", "B"),
     ],
     "German": [
+        ("Ich glaube nicht, dass es A ist", None),
         ("A) ist falsch. Richtig ist B.", "B"),
         ("A. Roma ist es nicht. Es ist B.", "B"),
         ("A ist nicht richtig, B ist richtig.", "B"),
@@ -49,6 +59,7 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("Antwort: B", "B"),
     ],
     "French": [
+        ("Je ne pense pas que ce soit A", None),
         ("A est faux. La bonne réponse est B.", "B"),
         ("A n'est pas correcte, B est correcte.", "B"),
         ("Ce n'est pas A, c'est B.", "B"),
@@ -66,6 +77,7 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("La réponse est B et non A.", "B"),
     ],
     "Spanish": [
+        ("No creo que sea A", None),
         ("A es incorrecta. La respuesta correcta es la B.", "B"),
         ("A no es correcta; B sí.", "B"),
         ("No es A, sino B.", "B"),
@@ -131,6 +143,7 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("A وB", None),
     ],
     "Chinese": [
+        ("我不认为是A", None),
         ("A错误，B正确", "B"),
         ("A是错误的，B是正确的。", "B"),
         ("A不对，应该选B。", "B"),

@@ -67,7 +67,7 @@ _TO_IS = r"(?:(?!\b(?:[A-Z0-9]|[b-df-nq-tv-xz])\b)[^.:,\n]){0,40}?"
 _LABEL_FOLLOWS = r"(?=[(（「『“\"'*\s]*[A-Za-z0-9](?![A-Za-z0-9]))"
 
 _ENGLISH = _Language(
-    false=r"\.?\s(?:(?:is|are|was|seems)\s(?:\p{L}+ly\s|also\s)?(?:wrong|incorrect|not\s(?:the\s)?(?:right|correct|answer))"
+    false=r"\.?\s(?:(?:is|are|was|seems|looks|would\sbe|must\sbe)\s(?:\p{L}+ly\s|also\s)?(?:wrong|incorrect|unlikely|out|not\s(?:the\s)?(?:right|correct|answer))"
     r"|(?:is|are|was)n['’]t\s(?:the\s)?(?:right|correct|answer))\b",
     unfit=r"\.?\s(?:(?:is|are|was)(?:\s(?:both\s|all\s|also\s)?"
     r"(?:not(?!\s(?:wrong|incorrect|false)\b)|never|incorrect|wrong|false)\b|n['’]t)"
@@ -75,7 +75,10 @@ _ENGLISH = _Language(
     false_word=r"(?:wrong|incorrect|false)\b",
     right=r"\s(?:(?:is|was|seems|appears|must\sbe|would\sbe)\s(?:\p{L}+ly\s|also\s)?(?:the\s)?(?:most\s)?"
     r"(?:right|correct|true|best|answer)|fits)\b",
-    denied=r"(?:(?:\bnot|n['’]t|\bcannot)(?:\sbe)?|\bnor|\bneither|\bthan|\binstead of|\bexcept)\s+",
+    denied=r"(?:(?:\bnot|n['’]t|\bcannot)(?:\sbe)?|\bnor|\bneither|\bthan|\binstead of|\bexcept|\banything\sbut"
+    r"|\b(?:rul(?:e|es|ed|ing)\sout|eliminat(?:e|es|ed|ing))"
+    r"|(?:\bdoubt|(?:\bnot|n['’]t|\bnever|\bcannot)\s(?:think|believe|say|suppose))(?:\sthat)?"
+    r"(?:\s(?:it(?:['’]s|\sis)|the\sanswer\sis))?)\s+",
     mark=r"####"
     r"|(?<!\b(?:this|that)\s)\b(?:answers?|choice|option|(?:correct|right)\s(?:one|letter))\b"
     r"(?!\s[(\[\"'*]*+[A-Za-z0-9][)\]\"'*]*+(?:\s(?:is|are)\b|[:,]))"
@@ -97,7 +100,7 @@ _GERMAN = _Language(
     false_word=r"(?:falsch|inkorrekt|unrichtig|unzutreffend|nicht\s(?:richtig|korrekt))\b",
     right=r"\s(?:(?:ist|wäre|scheint)\s(?:\p{L}+\s){0,2}?(?:richtig|korrekt|zutreffend|Antwort|Lösung)\p{L}*"
     r"|stimmt|passt|trifft\szu)\b",
-    denied=r"\b(?:nicht|statt|anstatt|weder|noch|außer)\s",
+    denied=r"\b(?:(?:nicht|statt|anstatt|weder|noch|außer)|glaube\snicht,\sdass\s(?:es|die\sAntwort))\s",
     mark=rf"\b(?:Antwort|Lösung|(?:richtig|korrekt)(?:e|er|es)?)\b{_TO_IS}(?:\b(?:ist|lautet|wäre|sind)\b|:)",
     known=_spaced("und ist nicht weil denn aber eine sind oder"),
     gap=_gap(_spaced("und oder weil denn da aber sondern richtig korrekt nicht")) + r"(?=\s)",
@@ -110,7 +113,8 @@ _FRENCH = _Language(
     r"|ne\s(?:\p{L}+\s){1,2}?pas)\b",
     false_word=r"(?:faux|fausse|incorrecte?|erronée?|inexacte?)\b",
     right=r"\s(?:est|serait|semble)\s(?:\p{L}+\s){0,2}?(?:correcte?|juste|vraie?|exacte?|bonne|bon|réponse)\b",
-    denied=r"\b(?:pas|non|ni|sauf|plutôt\sque|au\slieu\sde)\s(?:l[ae]\s)?",
+    denied=r"\b(?:pas|non|ni|sauf|plutôt\sque|au\slieu\sde)\s"
+    r"(?:que\s(?:ce\s(?:soit|serait)|la\sréponse\s(?:est|soit))\s)?(?:l[ae]\s)?",
     mark=rf"\b(?:réponse|solution|(?:la|le)\s(?:bonne?|correcte?))\b{_TO_IS}(?:\best\b|:)",
     known=_spaced("est les des parce car une réponse donc avis"),
     gap=_gap(_spaced("et ou car parce puisque mais correcte? juste pas")) + r"(?=\s)",
@@ -122,7 +126,8 @@ _SPANISH = _Language(
     r"(?!\s(?:incorrect|fals|erróne|equivocad))",
     false_word=r"(?:incorrect|fals|erróne|equivocad)[ao]\b|no\b",
     right=r"\s(?:(?:es|está|sería|parece)\s(?:\p{L}+\s){0,2}?(?:correct[ao]|verdader[ao]|ciert[ao]|bien|respuesta)|sí)\b",
-    denied=r"\b(?:no|ni|excepto|salvo|en\s(?:vez|lugar)\sde)\s(?:es\s)?(?:la\s)?",
+    denied=r"\b(?:no|ni|excepto|salvo|en\s(?:vez|lugar)\sde)\s(?:(?:creo|pienso)\sque\s(?:la\srespuesta\s)?(?:sea|es)\s)?"
+    r"(?:es\s)?(?:la\s)?",
     mark=rf"\b(?:respuesta|solución|opción\scorrecta|la\scorrecta|lo\scorrecto)\b{_TO_IS}(?:\bes\b|:)|\bcorrecta:",
     known=_spaced("es porque los las está pero respuesta muy mi"),
     gap=_gap(_spaced("y o porque pues pero sino correct[ao] no")) + r"(?=\s)",
@@ -169,7 +174,7 @@ _CHINESE = _Language(
     false_word=r"(?:错误?的?|不对|不正确|误)",
     right=r"\s?(?:选项|项|答案)?(?:的?(?:说法|描述|表述|观点))?\s?(?:是|显然|明显|才|就|为)*"
     r"(?:正确|对(?![应于比])|没错|符合|成立|最合适|最佳|答案)",
-    denied=r"(?:不是|不选择?|并非|而非|不应?该?选|不能选|排除了?|除了)\s?(?:选项|答案)?\s?",
+    denied=r"(?:不是|不(?:认为|觉得)(?:答案)?是|不选择?|并非|而非|不应?该?选|不能选|排除了?|除了)\s?(?:选项|答案)?\s?",
     mark=r"(?:答案|解答|正确的?选项|(?<!不)正确的)\s?(?:应该?|应当|就|只能)?\s?(?:是(?!否)|为|选|：|:)"
     rf"|(?<![不没别])(?<!不[应能会该])(?<!不应该)选择?\s?{_LABEL_FOLLOWS}",
     known=r"\p{Han}",
