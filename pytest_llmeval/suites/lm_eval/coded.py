@@ -169,7 +169,8 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
         first = coded.first_document(rows)
         coded.multiple_input = any(isinstance(coded._called(("doc_to_text",), one, 1), int) for one in first)
     elif task.spec.output_type == "multiple_choice" and has_choices and may_be_a_number(text):
-        coded.multiple_input = any(is_a_number(text, one) for one in coded.first_document(rows))
+        with suppress(SuiteError):  # what is wrong with the rows is said, with its place, where they are read for good
+            coded.multiple_input = any(is_a_number(text, one) for one in coded.first_document(rows))
     if config.get("samples") is not None and example_split(task) is None:
         config["samples"] = [
             {**sample, **dict(coded._columns(sample, number, as_examples=True, both=False))}
