@@ -60,10 +60,27 @@ def test_what_many_are(num_no_answer: int, num_scored: int, expected: bool) -> N
     assert has_many(replace(summary({}, num_scored), num_no_answer=num_no_answer)) is expected
 
 
+@pytest.mark.parametrize(
+    ("reply", "labels", "advice"),
+    [
+        ("The answer is E.", "upper", "; it names E, and the options are A to C: does the prompt show them so?"),
+        ("(f)", "lower", "; it names f, and the options are a to c: does the prompt show them so?"),
+        ("7", "digit", "; it names 7, and the options are 1 to 3: does the prompt show them so?"),
+        ("A or B", "upper", "; try filters"),
+        ("no idea", "upper", "; try filters"),
+    ],
+)
+def test_a_label_that_is_no_option(reply: str, labels: str, advice: str) -> None:
+    made = report(reply, labels=labels)
+    records = tuple(replace(record, choices=("x", "y", "z")) for record in made.records)
+    (line,) = lines(replace(made, records=records))
+    assert f"4 of 5 replies named no option; the first was '{reply}'{advice}" in line
+
+
 def test_the_first_reply_and_the_advice() -> None:
     (line,) = lines(report("My answer: [C] it is", labels="upper"))
     assert line == (
-        "sums: 4 of 5 replies had no letter; the first was 'My answer: [C] it is'; "
+        "sums: 4 of 5 replies named no option; the first was 'My answer: [C] it is'; "
         r"try filters: [{regex: '(?i:answer|option|choice)(?i: is)?[^A-Za-z0-9]*([A-Z])\b'}]"
     )
     assert lines(report("x", count=2)) == []
@@ -72,10 +89,10 @@ def test_the_first_reply_and_the_advice() -> None:
 @pytest.mark.parametrize(
     ("reply", "scorer", "settings", "told"),
     [
-        ("", "letter", {}, "had no letter; the first was empty: look at the end of the prompt"),
-        (None, "letter", {}, "4 of 5 replies had no letter"),
+        ("", "letter", {}, "named no option; the first was empty: look at the end of the prompt"),
+        (None, "letter", {}, "4 of 5 replies named no option"),
         ("well", "yes_no", {}, "had no yes or no; the first was 'well'; try filters (docs/scoring.md), a larger gen"),
-        ("well", "letter", {"labels": "digit"}, "had no label"),
+        ("well", "letter", {"labels": "digit"}, "named no option"),
         ("well", "number", {"filters": [{"kind": "lower"}]}, "had no number; the first was 'well'; try other filters"),
         ("<think>is it", "number", {}, "try generate.reasoning: true, or filters: [drop_reasoning], and a larger"),
         ("<think>a</think>b", "exact", {}, "no answer; the first was '<think>a</think>b'; try generate.reasoning: t"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,12 +189,15 @@ def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
     report = make_report(records)
     (suite,) = report.suites
     assert suite.cost == 1.5, "what it cost that could not be scored was paid too"
+    assert suite.num_priced == 2
     assert suite.per_sample == PerSample(
         n=2, num_prompt_tokens=20, num_tokens=3, seconds=1.5, cost=0.5, num_priced=1, num_counted=2
     )
     headers, rows = per_sample_cells(report, {})
     assert headers == ["suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all"]
-    assert rows == [["sums", "2", "20", "3", "1.50 s", "0.5 (n 1)", "1.50"]]
+    assert rows == [["sums", "2", "20", "3", "1.50 s", "0.5 (n 1)", "1.50 (n 2)"]]
+    before = replace(report, suites=(replace(suite, num_priced=None),))
+    assert per_sample_cells(before, {})[1][0][-1] == "1.50", "of an earlier version that did not count"
     assert per_sample_cells(make_report(records[1:2]), {}) == ([], [])
     assert make_report(records[2:]).suites[0].per_sample is None
 

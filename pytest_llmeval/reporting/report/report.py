@@ -100,7 +100,8 @@ class SuiteReport:
     seconds for a sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed
     by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
     nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum over
-    the records that have one, None where none has; ``per_sample`` what a scored sample took, None where none is scored.
+    the ``num_priced`` records that have one (None: not counted, in reports of earlier versions), None where none has;
+    ``per_sample`` what a scored sample took, None where none is scored.
     ``distributions`` are of the samples' values of each metric that is a mean of them.
     """
 
@@ -122,6 +123,7 @@ class SuiteReport:
     tokens_per_second: Percentiles | None = None
     phases: Phases | None = None
     cost: float | None = None
+    num_priced: int | None = None
     per_sample: PerSample | None = None
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
 

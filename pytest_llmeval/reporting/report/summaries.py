@@ -94,6 +94,7 @@ def summarize_suite(
         ),
         phases=_phases(records),
         cost=cost_of(records),
+        num_priced=sum(record.cost is not None for record in records),
         per_sample=_per_sample([record for record in records if record.status != "unscored"]),
         distributions=distributions(scores, metrics),
     )

@@ -13,6 +13,8 @@ from pytest_llmeval.reporting.report.groups import Group, compared_models, group
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.terminal.suite_texts import suite_name
+from pytest_llmeval.scoring.scorers.choices.letter import option_labels
+from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
@@ -23,7 +25,6 @@ _SHARE = 10
 _MAX_REPLY = 80
 
 _MISSED: Mapping[str, str] = {
-    "letter": "letter",
     "yes_no": "yes or no",
     "number": "number",
     "pattern": "match of the pattern",
@@ -32,6 +33,7 @@ _MISSED: Mapping[str, str] = {
 }
 """What a reply lacks, by scorer."""
 
+_ALPHABET, _MAX_READ = 26, 2_000
 _LABELS = {"upper": "[A-Z]", "lower": "[a-z]", "digit": "[0-9]+"}
 
 
@@ -117,10 +119,8 @@ def _first_replies(
 def _text(suite: SuiteReport, first: Record | None) -> str:
     reply = None if first is None else first.output
     summary, scorer = suite.summary, suite.info.scorer or ""
-    missed = _MISSED.get(scorer, "answer")
-    if scorer == "letter" and suite.info.settings.get("labels") == "digit":
-        missed = "label"
-    counted = f"{summary.num_no_answer:,} of {summary.num_scored:,} replies had no {missed}"
+    missed = "named no option" if scorer == "letter" else f"had no {_MISSED.get(scorer, 'answer')}"
+    counted = f"{summary.num_no_answer:,} of {summary.num_scored:,} replies {missed}"
     if reply is None or (scorer == "retrieval" and not reply.strip()):
         return counted
     if scorer == "retrieval":
@@ -132,7 +132,21 @@ def _text(suite: SuiteReport, first: Record | None) -> str:
     if not reply.strip():
         advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
         return f"{counted}; the first was empty: {advice}"
-    return f"{counted}; the first was {printable(repr(shortened(reply, limit=_MAX_REPLY)))}; {_advice(suite, reply)}"
+    advice = (first and _other_label(suite, first, reply)) or _advice(suite, reply)
+    return f"{counted}; the first was {printable(repr(shortened(reply, limit=_MAX_REPLY)))}; {advice}"
+
+
+def _other_label(suite: SuiteReport, first: Record, reply: str) -> str | None:
+    """What is said of a reply that names a label like those of the options, but none of them."""
+    styles: tuple[LabelStyle, ...] = ("upper", "lower", "digit")
+    style = next((one for one in styles if one == suite.info.settings.get("labels", "upper")), None)
+    if suite.info.scorer != "letter" or not first.choices or style is None:
+        return None
+    labels = option_labels(len(first.choices), style)
+    named = stated_label(shortened(reply, limit=_MAX_READ), option_labels(_ALPHABET, style))
+    if named is None or named in labels:
+        return None
+    return f"it names {named}, and the options are {labels[0]} to {labels[-1]}: does the prompt show them so?"
 
 
 def _advice(suite: SuiteReport, reply: str) -> str:

@@ -36,7 +36,11 @@ def per_sample_cells(
         return [], []
     is_timed = any(_takes_time(suite.per_sample) for suite in report.suites if suite.per_sample is not None)
     rows = [
-        [printable(suite_name(suite, names)), *_cells(suite.per_sample, is_timed), _cost(suite.cost)]
+        [
+            printable(suite_name(suite, names)),
+            *_cells(suite.per_sample, is_timed),
+            _cost(suite.cost) + _of(suite.num_priced or 0, suite.summary.num_scored + suite.summary.num_unscored),
+        ]
         for suite in report.suites
         if suite.per_sample is not None
     ]
@@ -70,7 +74,7 @@ def _count(number: float, found: PerSample) -> str:
 
 
 def _of(number: int, n: int) -> str:
-    """How many of the samples a mean is over, where not over all."""
+    """How many of the samples a mean or a sum is over, where not over all."""
     return f" (n {number})" if 0 < number < n else ""
 
 
