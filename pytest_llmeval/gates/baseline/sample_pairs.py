@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
+from pytest_llmeval.text.redaction import NOT_SHOWN
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, Status
 
@@ -159,6 +160,12 @@ def pair_samples(
         raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}{hint}")
     if before.info.splits_reasoning != after.info.splits_reasoning:
         _check_reasoning(first, splits=before.info.splits_reasoning)
+    if hidden := [text for text in after.info.judged_by if text.endswith(f" {NOT_SHOWN})")]:
+        names = hidden[0].removesuffix(f" {NOT_SHOWN})").rpartition(", ")[2].replace(" and ", ",")
+        raise Refusal(
+            f"perhaps another judge: {hidden[0]!r} has an argument that its name does not show; add shown={names} to "
+            "it, here and in the baseline's run"
+        )
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
         raise Refusal(_what_differs(before, after, first, second))

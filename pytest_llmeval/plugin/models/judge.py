@@ -9,7 +9,7 @@ from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
-from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.redaction import NOT_SHOWN, hidden_arguments, redact
 from pytest_llmeval.types import Role
 
 __all__ = ["described_judge", "judges_of"]
@@ -41,7 +41,9 @@ def described_judge(judge: object) -> tuple[str, str]:
 
     That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
     fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
-    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all.
+    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all. Arguments
+    that the name does not show are in neither, since a hash would give a short secret away: the words say so, and a
+    comparison is refused.
     """
     found = identify(judge)
     known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
@@ -54,6 +56,8 @@ def described_judge(judge: object) -> tuple[str, str]:
     own = None if str(model) in found.name else model
     parts = (found.backend, own, found.revision, found.dtype, found.details.get("json"), digest[:8])
     shown = [str(part) for part in parts if part is not None]
+    if unknown := () if found.fingerprint else hidden_arguments(found.name):
+        shown.append(f"{' and '.join(unknown)} {NOT_SHOWN}")
     return f"{redact(found.name)} ({', '.join(shown)})", digest
 
 
