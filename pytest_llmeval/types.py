@@ -381,7 +381,7 @@ class ServerUse:
     system_fingerprints: Mapping[str, int] = field(default_factory=dict)
 
     def counting(self, reply: Response) -> ServerUse:
-        """With one reply more in ``served_models`` and ``system_fingerprints``."""
+        """Return the use with this reply counted in ``served_models`` and ``system_fingerprints``."""
         model, fingerprint = who_served(reply)
         if model is None and fingerprint is None:
             return self
@@ -392,7 +392,7 @@ class ServerUse:
         )
 
     def __add__(self, other: ServerUse) -> ServerUse:
-        """Of two processes."""
+        """Add the counts of two processes."""
         costs = [use.cost for use in (self, other) if use.cost is not None]
         return ServerUse(
             num_requests=self.num_requests + other.num_requests,

@@ -101,7 +101,7 @@ def _of_text(source: Source) -> Iterator[_Line]:
 
 
 def _is_trec(line: str) -> bool:
-    """Whether a line is query, iteration, document and grade, separated by any white space, as trec_eval reads it."""
+    """Tell whether a line is query, iteration, document and grade between white space, as trec_eval reads it."""
     cells = line.split()
     return len(cells) == 4 and cells[1].lstrip("Qq").isdecimal() and _WHOLE.fullmatch(cells[3]) is not None
 

@@ -29,7 +29,7 @@ _MAX_CELL = 2_000_000_000
 _EACH = "*"
 _ID, _VALUE, _INDEX = "id", "value", "index"
 _SEPARATORS = (";", "\t", "|")
-"""In place of a comma, as spreadsheets write them where that is a decimal mark."""
+"""Other separators than the comma. Spreadsheets write semicolons in countries with a decimal comma."""
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -339,7 +339,7 @@ _NAMES = {"\t": "a tab", ",": "a comma", ";": "a semicolon"}
 
 
 def _separator(first: str, at_least: int) -> str:
-    """What separates the values of a file that begins with this line: a comma, unless only another one does."""
+    """Return the separator of a file that begins with this line: a comma, unless only another one fits."""
     if _num_cells(first, ",") < at_least:
         return next((other for other in _SEPARATORS if _num_cells(first, other) >= at_least), ",")
     return ","
@@ -353,7 +353,7 @@ def _num_cells(line: str, separator: str) -> int:
 
 
 def _other(first: str, separator: str) -> str:
-    """What to write where the first line has more values with another separator."""
+    """Return a hint at the separator by which the first line has more values, or an empty text."""
     found = max((",", *_SEPARATORS), key=lambda other: _num_cells(first, other))
     if _num_cells(first, found) <= _num_cells(first, separator):
         return ""

@@ -129,7 +129,7 @@ class BackgroundModel(Protocol):
 
 
 def ended_at_limit(finish_reason: str) -> bool:
-    """Whether a reply ended at its limit of tokens, by the word that some API has for why it ended."""
+    """Tell whether a reply ended at its limit of tokens, by the word that an API gives as the reason."""
     return _LIMIT.search(finish_reason.lower()) is not None
 
 

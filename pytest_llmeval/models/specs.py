@@ -69,7 +69,7 @@ class ModelKind:
     arguments: Collection[str] | None = None
     """The names that may stand after ``?``; None for any."""
     operation: Collection[str] = ()
-    """Those that say how its models are asked, and decide no reply: they are in no name, and in no key of a store."""
+    """Arguments that do not change replies, such as time limits: no name, baseline or store key contains them."""
     model_args: Collection[str] | None = None
     """The keys of ``--llm-model-arg`` that mean something for it; None where that is not known."""
     has_secrets: bool = True

@@ -294,7 +294,7 @@ class Evaluation:
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """How replies are judged, but for the scorer's name: every setting as it applies."""
+        """Return every setting that decides how replies are judged, defaults included, without the scorer's name."""
         return self._settings(AS_THEY_APPLY)
 
     def _settings(self, context: dict[str, str] | None = None) -> dict[str, JSON]:

@@ -1,4 +1,4 @@
-"""Lists and mappings that are written as text, as a CSV has them: in JSON, or as Python shows them."""
+"""Reads lists and mappings that are written as text in a CSV: as JSON, or as Python shows them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def written_value(text: str) -> list[object] | dict[object, object] | None:
 
 
 def _has_commas(text: str) -> bool:
-    """Whether no two texts stand side by side, which Python joins."""
+    """Tell whether no two texts stand side by side. Python would join them."""
     ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT)
     kinds = [token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in ignored]
     return not any(first == second == tokenize.STRING for first, second in pairwise(kinds))

@@ -51,14 +51,14 @@ class Outcome(NamedTuple):
 
 
 _loop = SharedLoop("llmeval-functions", patience_s=_PATIENCE_S)
-"""Of all functions in a process: clients of HTTP belong to the loop of their first use, and modules share clients."""
+"""One loop for all functions of a process: HTTP clients belong to the loop of their first use, and are shared."""
 
 
 _Ended: TypeAlias = "queue.SimpleQueue[tuple[int, Outcome, threading.Event] | None]"
 
 
 class _Stopped(Exception):
-    """What a call raised that is no failure of its own: Ctrl-C, or what ends a test of pytest. It ends the others."""
+    """Carries an exception that ends all calls, such as Ctrl-C or the end of a test; a failure of one call does not."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -93,9 +93,9 @@ class Calls:
 
     @property
     def _is_direct(self) -> bool:
-        """Whether a call can run in this thread: no other call has to run meanwhile, and none has a limit of time.
+        """Tell whether calls can run in this thread: one at a time, and without a limit of time.
 
-        Where an event loop runs, a function cannot run one of its own, as those of many frameworks do.
+        In a thread whose event loop runs, a function could not run a loop of its own, as many frameworks do.
         """
         bounds = self._bounds
         shares = bounds.concurrency is not None and bounds.folder is not None

@@ -103,7 +103,7 @@ def _reasoning(value: object) -> str | None:
 
 
 def _finish_reason(value: object) -> str:
-    """As the APIs of models have it: of their words only that a reply was cut means something here."""
+    """Return ``length`` for a reply that was cut, by the words of several APIs, and ``stop`` for any other reason."""
     if value is None or isinstance(value, str):
         return "length" if value and ended_at_limit(value) else "stop"
     raise ValueError(f"found {describe(as_builtin(value))}, expected text such as stop or length")

@@ -43,7 +43,7 @@ _TOKEN = "; if the cluster has a token, set RAY_AUTH_MODE=token"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _THREADS = {"model": 1, "control": 1, "watch": 1}
-"""How many calls run at once in each group of an actor's methods."""
+"""Number of concurrent calls for each group of an actor's methods."""
 
 
 def _in_thread(group: str) -> Callable[[_F], _F]:

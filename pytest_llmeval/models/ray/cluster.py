@@ -1,4 +1,4 @@
-"""What is known of a Ray cluster without Ray: whether one listens at an address, and how many replicas have room.
+"""Finds out without Ray whether a cluster listens at an address, and how many replicas its machines have room for.
 
 Ray itself waits for minutes where something else listens, such as its own dashboard, and then ends the whole process.
 """

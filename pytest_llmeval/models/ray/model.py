@@ -66,12 +66,12 @@ class ReplicatedModel(UniformBackend):
 
     @property
     def num_concurrent(self) -> int:
-        """How many requests are worth having in flight at once."""
+        """Return how many requests are worth having in flight at once."""
         return _CHUNKS_PER_REPLICA * self._chunk_size * self._num_replicas
 
     @property
     def num_in_flight(self) -> int:
-        """How many requests are not answered yet."""
+        """Return how many requests are not answered yet."""
         return self._fleet.num_open
 
     @property

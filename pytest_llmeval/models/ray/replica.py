@@ -112,7 +112,7 @@ class Handle(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long replicas are waited for, and how often they are started again.
+    """Limits on waiting for replicas and on starting them again.
 
     A chunk waits ``linger_s`` after its last sample for more. A replica is given up after ``max_failed_starts`` failed
     starts in a row, or after more than ``restarts_per_replica`` restarts on average. The model stops when it has no

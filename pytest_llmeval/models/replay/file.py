@@ -139,7 +139,7 @@ class Replies:
     replies: tuple[Reply, ...]
 
     def of(self, suite: str) -> list[Reply]:
-        """Those to a suite of this name, and those that name none."""
+        """Return the replies that name this suite or no suite."""
         return [reply for reply in self.replies if reply.suite in (None, suite)]
 
 
@@ -224,7 +224,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
 
 
 def _reasonings_of(row: Row, arguments: ReplayArguments) -> tuple[str | None, ...]:
-    """As ``_contexts_of``."""
+    """Return the reasoning in a row, as ``_contexts_of`` returns its contexts."""
     value = _value(row.columns, arguments.reasoning)
     if "reasoning" in arguments.given and not isinstance(value, str | None):
         raise ReplyProblem(f"{row.place}: reasoning: found {describe(value)}, expected text")

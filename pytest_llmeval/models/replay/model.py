@@ -76,7 +76,7 @@ class ReplayModel(SampleBackend):
         self._num_left_out[suite] = len(own) - len(assigned) if _are_in_order(own) else 0
 
     def warning_of(self, suite: str) -> str | None:
-        """What is to be said of the replies to a suite that was prepared: how many have no sample."""
+        """Return a warning if replies to a prepared suite are left over, or None."""
         num_left_out = self._num_left_out[suite]
         if num_left_out <= 0:
             return None
@@ -160,7 +160,7 @@ def assign_replies(
 
 
 def _are_in_order(own: Sequence[Reply]) -> bool:
-    """Whether nothing but their order says to which samples they belong."""
+    """Tell whether only their order says to which samples the replies belong."""
     return all(reply.id is None and reply.number is None for reply in own)
 
 

@@ -196,7 +196,7 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
 
 
 def _with_uses(merged: dict[str, JSON], members: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
-    """With what all parts have sent to a model behind a server."""
+    """Add up what all parts have sent to a model behind a server."""
     uses = [use for use in map(use_of_model, members) if use is not None]
     return {**merged, "use": asdict(sum(uses, ServerUse()))} if uses else merged
 
@@ -211,7 +211,7 @@ def _merged_judges(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:
-    """Those that all parts were given, and of the others each value; the shards only where some are missing.
+    """Return the options of all parts, with each value of those that differ; shards only if some are missing.
 
     The models are one list: the first part's, in its order, then what others were asked for besides.
     """
@@ -227,7 +227,7 @@ def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[st
 
 
 def _merged_selection(reports: Sequence[Report], shards: Shards | None) -> Selected:
-    """What left tests out of some part; shards only where some are missing: all of them together leave out nothing."""
+    """Return the selections of the parts. Shards count only if some are missing: together they leave nothing out."""
     by = dict.fromkeys(one for report in reports for one in report.selected.by if not one.startswith(_BY_SHARD))
     if shards is not None and shards.missing:
         by[f"{_BY_SHARD}{', '.join(shards.texts())}"] = None

@@ -31,24 +31,27 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What happened to one sample. Its key in a report is (suite, model, id).
+    """The result of one sample. Its key in a report is (suite, model, id).
 
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
-    model's text as it came, None where nothing was generated, without the ``reasoning`` that it wrote before, which is
-    None where there is none. ``num_truncated`` of its replies ended at their limit of tokens.
-    ``values`` are the sample's numbers by metric name.
-    ``num_tokens`` counts what was generated or scored, ``num_prompt_tokens`` what the sample's distinct prompts hold.
-    ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. Where known,
-    ``prefill_seconds`` of them went by until each reply's first token was there; ``num_decoded`` tokens came after.
-    ``fingerprint`` hashes all that decides what the model is asked and how the reply is judged. ``cluster`` names what
-    the sample shares with others (a passage), None where samples are independent of each other. ``not_measurable``
-    gives the reason for each metric that has no meaning for the sample, as ``Score`` does. ``asked_at``, of a session
-    with a store: when the last of its replies was asked for, ISO 8601 in UTC; of one that is reused, long ago.
-    ``kept_as``, of the same: a hash that is equal in two reports where the model's replies are the same ones.
-    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are what a judge took, and in
-    none of the other numbers. ``cost`` is what the sample's replies cost, in the user's currency, where the model says
-    it of each. ``served_by`` says who gave replies or verdicts, by the word of a server, where that is another one than
-    gave the session's first: ``role`` (none of the evaluated model), ``name``, ``model``, ``system_fingerprint``.
+    model's text without its ``reasoning``; each is None if there is none. ``num_truncated`` of the sample's replies
+    ended at their limit of tokens. ``values`` are the sample's numbers by metric name.
+
+    ``num_tokens`` counts the tokens that were generated or scored, ``num_prompt_tokens`` those of the sample's distinct
+    prompts. ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. If it is
+    known, ``prefill_seconds`` passed until each reply's first token was there; ``num_decoded`` tokens came after.
+    ``cost`` is the cost of the sample's replies in the user's currency, if the model gives it for each.
+    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are those of a judge, and in no
+    other number.
+
+    ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged. ``cluster``
+    names what the sample shares with others (a passage); None if samples are independent of each other.
+    ``not_measurable`` gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
+
+    In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
+    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones.
+    ``served_by`` lists the authors of replies and verdicts, as servers name them, who differ from those of the
+    session's first: ``role`` (None for the evaluated model), ``name``, ``model``, ``system_fingerprint``.
     """
 
     suite: str
@@ -102,7 +105,7 @@ class Record:
 
     @property
     def has_reasoning(self) -> bool:
-        """Whether reasoning was split off one of its replies, or one holds tags of it."""
+        """Tell whether reasoning was split off a reply of this sample, or a reply contains tags of it."""
         outputs = self.details.get("outputs")
         texts = [self.output, *(outputs if isinstance(outputs, list) else ())]
         is_apart = self.reasoning is not None or "reasonings" in self.details
@@ -114,11 +117,10 @@ class Record:
 
 
 def without_texts(record: Record) -> Record:
-    """The record without its texts and details: all that numbers are made of, in a fraction of the memory.
+    """Return the record without its texts and details: all that numbers are made of, in a fraction of the memory.
 
-    Strings that records have in common are held once. Of a reply without an answer the beginning stays: the summary
-    shows the first. Reasoning leaves an
-    empty text, also where it was a part of the reply.
+    Strings that records have in common are held once. The beginning of a reply without an answer stays, since the
+    summary shows the first. ``reasoning`` becomes an empty text if there was any, because comparisons ask for that.
     """
     # ``replace`` takes three times as long, and this is done for every record of a report.
     kept = object.__new__(Record)
@@ -130,7 +132,7 @@ def without_texts(record: Record) -> Record:
 
 
 def remove_texts(record: Record) -> None:
-    """What ``without_texts`` does to a copy, to a record that was just made and that nobody else has.
+    """Remove the texts of a record that was just made and that nobody else has; see ``without_texts``.
 
     Fields of ``OF_ANY_JSON`` need not be there. The names of ``values`` stay as they are.
     """
@@ -208,22 +210,23 @@ def _record_of(values: Sequence[Any]) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInfo:
-    """What the report says of a suite before any sample of it has run.
+    """The part of a suite's report that is known before any of its samples has run.
 
     ``path`` is the suite file's node id, None for a suite of hand-written tests. ``num_samples`` counts the whole
-    suite, selected or not. ``metrics`` are the names its scores carry, in the order in which they are shown.
+    suite, selected or not. ``metrics`` are the names that its scores carry, in the order in which they are shown.
 
     ``gates`` are the suite's own, as ``GateRule.text`` has them, with their lines in its file. ``primary_metric`` is
-    what it is compared by with a baseline, None for the usual one; ``higher_is_better`` is that metric's better
-    direction, where the suite says it. ``better`` is the better direction ("higher" or "lower") of each metric that its
-    scorer says it of. ``cluster`` is the field by which samples belong together. ``min_measurable``
-    is the share of samples on which a metric has to be measurable where gates are required. ``interval`` is how
-    intervals are made, None for the formulas of ``metrics/summary.py``. ``judge`` is the
-    fingerprint of the models that its scorers ask, ``judged_by`` what these say of them. ``fingerprint_parts`` hash
-    what ``fingerprint`` is made of, by name: ``questions``, ``prompt``, ``fewshot``, ``scorer``;
-    ``judge_prompt``, where a judge is asked: in which of our words; and ``baseline``, where replies are compared with
-    those of a baseline: which. ``splits_reasoning``: the
-    replies are judged without the reasoning that stands between tags in them, as no version before schema 3 did.
+    the metric of comparisons with a baseline, None for the usual one; ``higher_is_better`` is its better direction, if
+    the suite says so. ``better`` is the better direction ("higher" or "lower") of each metric for which the scorer
+    gives it. ``cluster`` is the field by which samples belong together. ``min_measurable`` is the share of samples on
+    which a metric has to be measurable. ``interval`` is the method of intervals, None for the formulas of
+    ``metrics/summary.py``.
+
+    ``judge`` is the fingerprint of the models that the scorers ask, ``judged_by`` their descriptions.
+    ``fingerprint_parts`` are the hashes that make up ``fingerprint``: ``questions``, ``prompt``, ``fewshot``,
+    ``scorer``; ``judge_prompt`` for the wording of judges' prompts; ``baseline`` for the baseline whose replies are
+    judged beside the suite's own. With ``splits_reasoning`` replies are judged without the reasoning between tags,
+    which no version before schema 3 did.
     """
 
     name: str

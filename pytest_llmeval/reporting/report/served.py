@@ -1,4 +1,4 @@
-"""What servers said of who gave the replies: a model that changed in the run, and since the baseline."""
+"""Notes and problems about the models that servers name as the authors of replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["changed_judge", "fingerprint_texts", "mixtures", "served_notes"]
 
 
 def mixtures(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
-    """A problem for each of ``Report.models`` or ``judges`` in whose place several models have answered."""
+    """Yield a problem for each of ``Report.models`` or ``judges`` in whose place several models answered."""
     for who, use in _uses(models):
         if len(use.served_models) > 1:
             names = " and of ".join(sorted(use.served_models))
@@ -21,7 +21,7 @@ def mixtures(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
 
 
 def fingerprint_texts(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
-    """A text for each of them whose ``system_fingerprint`` changed in the run."""
+    """Yield a text for each model whose ``system_fingerprint`` changed in the run."""
     for who, use in _uses(models):
         if len(use.system_fingerprints) > 1:
             counts = ", ".join(f"{name} ({count:,} replies)" for name, count in use.system_fingerprints.items())
@@ -29,7 +29,7 @@ def fingerprint_texts(models: Iterable[Mapping[str, JSON]]) -> Iterator[str]:
 
 
 def served_notes(suite: SuiteReport, report: Report, baseline: Report | None) -> list[str]:
-    """What a gate on the suite is to say of who gave its replies and verdicts."""
+    """Return the notes of a gate: changes of the models that gave the suite's replies and verdicts."""
     own = [*_answering(suite, report)]
     notes = [*fingerprint_texts(own)]
     if baseline is None:
@@ -44,7 +44,7 @@ def served_notes(suite: SuiteReport, report: Report, baseline: Report | None) ->
 
 
 def changed_judge(suite: SuiteReport, report: Report, baseline: Report) -> str | None:
-    """That another model than in the baseline stands behind the name of a judge or an embedder of the suite."""
+    """Return a text if a judge or embedder of the suite is now another model than in the baseline, or None."""
     if not suite.num_judge_requests:
         return None
     before = _by_name(baseline.judges)
@@ -64,7 +64,7 @@ def _answering(suite: SuiteReport, report: Report) -> Iterator[Mapping[str, JSON
 
 
 def _uses(models: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ServerUse]]:
-    """What each is called, and what was asked of it, of those behind servers."""
+    """Yield the name and the use of each model behind a server."""
     for model in models:
         if (use := use_of_model(model)) is not None:
             name = plain_name(str(model["name"]))

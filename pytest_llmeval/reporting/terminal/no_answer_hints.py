@@ -1,6 +1,6 @@
-"""What is said of a suite in which many replies held no answer or were cut, or no ranking a judged document.
+"""Hints for a suite in which many replies had no answer or were cut, or whose rankings hold no relevant document.
 
-How many, what the first was, and what may help.
+A hint gives the number of such replies, shows the first one, and says what may help.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _MISSED: Mapping[str, str] = {
     "json": "JSON",
     "retrieval": "list of documents",
 }
-"""What a reply lacks, by scorer."""
+"""The name of a missing answer, by scorer."""
 
 _ALPHABET, _MAX_READ = 26, 2_000
 _LABELS = {"upper": "[A-Z]", "lower": "[a-z]", "digit": "[0-9]+"}
 
 
 def has_many(summary: Summary) -> bool:
-    """Whether so many replies held no answer that it is worth a line: a tenth, and 3 at least; or all of them."""
+    """Tell whether so many replies had no answer that it is worth a line: a tenth and at least 3, or all of them."""
     return _are_many(summary.num_no_answer, summary)
 
 
@@ -47,7 +47,7 @@ def _are_many(number: int, summary: Summary) -> bool:
 
 
 def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """A line for each suite of many replies without an answer, or cut, of ``width`` columns; longer ones are indented.
+    """Yield a line of ``width`` columns for each suite with many replies that had no answer or were cut.
 
     ``names`` are the short names of models.
     """
@@ -83,10 +83,10 @@ def unjudged_lines(report: Report, names: Mapping[str, str], *, width: int) -> I
 
 
 def _cut_text(suite: SuiteReport) -> str:
-    """What is said where many replies were cut; nothing where that did no harm.
+    """Return a hint if many replies were cut and that did harm, or an empty text.
 
-    ``letter`` and ``yes_no`` read an answer wherever it stands, and are asked for few tokens: of a reply that is cut
-    before it, it is said that it has none.
+    There is none for ``letter`` and ``yes_no``: they ask for few tokens and find an answer wherever it stands, and a
+    reply that was cut before its answer is counted as one without an answer.
     """
     summary, accuracy = suite.summary, suite.summary.metrics.get("accuracy")
     is_right = accuracy is not None and accuracy.value == 1
@@ -97,7 +97,7 @@ def _cut_text(suite: SuiteReport) -> str:
 
 
 def _limit(suite: SuiteReport) -> str:
-    """The key of the suite that says how many tokens a reply may have."""
+    """Return the key of the suite that limits the tokens of a reply."""
     scorer = suite.info.scorer
     has_own = scorer == "letter" and suite.info.settings.get("max_tokens") is not None
     return f"score.{scorer}.max_tokens" if has_own else "generate.max_tokens"
@@ -137,7 +137,7 @@ def _text(suite: SuiteReport, first: Record | None) -> str:
 
 
 def _other_label(suite: SuiteReport, first: Record, reply: str) -> str | None:
-    """What is said of a reply that names a label like those of the options, but none of them."""
+    """Return a hint for a reply that names a label which no option has, or None."""
     styles: tuple[LabelStyle, ...] = ("upper", "lower", "digit")
     style = next((one for one in styles if one == suite.info.settings.get("labels", "upper")), None)
     if suite.info.scorer != "letter" or not first.choices or style is None:
@@ -150,7 +150,7 @@ def _other_label(suite: SuiteReport, first: Record, reply: str) -> str | None:
 
 
 def _advice(suite: SuiteReport, reply: str) -> str:
-    """What may find the answer in this reply, else what may make the model write one."""
+    """Return advice on how to find the answer in this reply, or how to make the model write one."""
     settings, scorer = suite.info.settings, suite.info.scorer
     filters = settings.get("filters")
     word = "try other filters than the suite's" if filters else "try filters"

@@ -74,7 +74,7 @@ def _count(number: float, found: PerSample) -> str:
 
 
 def _of(number: int, n: int) -> str:
-    """How many of the samples a mean or a sum is over, where not over all."""
+    """Return `` (n 5)`` for a mean or sum over some of the samples, and an empty text for one over all."""
     return f" (n {number})" if 0 < number < n else ""
 
 

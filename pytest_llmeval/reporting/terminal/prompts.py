@@ -53,7 +53,7 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
 
 
 def judge_lines(evaluation: Evaluation, question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
-    """What a judge is asked first about a reply to the question: that of the data, else a placeholder for one."""
+    """Yield the first prompt of a judge, about the reply that the data hold or about a placeholder."""
     if "judge" not in evaluation.scorer.roles:
         return
     given = question.presented.sample.response

@@ -262,7 +262,7 @@ def _lists_of_verdicts(details: object, whose: str, depth: int) -> Iterator[tupl
 
 
 def _listed(value: JSON) -> str:
-    """What a judge was asked for beside verdicts (claims, questions), or several verdicts in one reply."""
+    """Join a judge's claims or questions, or several verdicts of one reply, into one line."""
     if not isinstance(value, list):
         return as_text(value)
     return " | ".join(", ".join(map(as_text, one.values())) if isinstance(one, dict) else as_text(one) for one in value)

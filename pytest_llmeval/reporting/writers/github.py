@@ -19,7 +19,7 @@ from pytest_llmeval.text.escaping import printable, shortened
 __all__ = ["MAX_CHARACTERS", "MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary", "is_github"]
 
 MAX_CHARACTERS = 65_536
-"""What GitHub takes of a comment; a job summary of more is not read."""
+"""The most characters of a comment on GitHub. Nobody reads a longer job summary either."""
 
 MAX_SUMMARY_BYTES = 1024 * 1024
 """Of one step, all that is written to its summary together; GitHub shows nothing of a longer one."""

@@ -218,7 +218,7 @@ def pair_metric(
 
 
 def _is_explained(score: ScoreLike, metric: str) -> bool:
-    """Whether it is known why the score has no value of the metric."""
+    """Tell whether it is known why the score has no value of the metric."""
     return metric in OF_RATED or why_not_measurable(score, metric) is not None
 
 

@@ -55,7 +55,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Of verdicts in one order nothing says how consistent they are."""
+        """Return the metrics. Verdicts in one order have no consistency."""
         is_of_one_order = self.settings.recorded is not None and len(self.settings.recorded) == 1
         return ("win_rate",) if is_of_one_order else ("win_rate", "order_consistency", "order_kappa")
 
@@ -154,7 +154,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return self._score(winners, {"verdicts": shown, **shown_too, **said_to_be_cut(mine, MAX_REPLY)})
 
     def _score(self, winners: Sequence[_Winner], details: Mapping[str, JSON] = _NO_DETAILS) -> Score:
-        """Of the verdicts in the two orders, or of one that was recorded in one."""
+        """Score the verdicts in the two orders, or the only one that was recorded."""
         if len(winners) == 1:
             values = {"win_rate": _POINTS[winners[0]]}
             return Score(status="scored", answer=winners[0], values=values, details=details)

@@ -66,12 +66,11 @@ AskingVerdict: TypeAlias = Generator[Ask, Sequence[Response | Failed], Verdict[T
 def verdict(
     request: GenerateRequest, read: Callable[[Mapping[str, JSON]], T], *, is_json: bool = True
 ) -> AskingVerdict[T]:
-    """Ask a judge, and twice more with other seeds where ``read`` raises ``ValueError`` for what it says.
+    """Ask a judge, and ask twice more with other seeds if ``read`` raises ``ValueError`` for the verdict.
 
-    It says a JSON object, or where not ``is_json`` YES or NO, which is read as ``{"yes": true}``.
-
-    A request that fails is not tried again: its model has done that where it helps. Nor is one whose verdict was cut:
-    the others would be cut too, and cost as much.
+    The verdict is a JSON object or, without ``is_json``, YES or NO, which is read as ``{"yes": true}``. A request that
+    failed is not sent again, since its model has tried that. After a verdict that was cut none is asked for: the next
+    would be cut too, and cost as much.
     """
     replies: list[GenerateResponse] = []
     problem = ""
@@ -100,7 +99,7 @@ def verdict(
 
 
 def _why_cut(request: GenerateRequest, response: GenerateResponse) -> str:
-    """What is said of a verdict that is no whole one since it was cut, with its beginning."""
+    """Return the problem of a verdict that was cut, with its beginning."""
     if 0 < response.num_tokens < request.max_tokens:
         limit = (
             f"after {response.num_tokens:,} tokens, before its max_tokens ({request.max_tokens:,}): the context is full"
@@ -121,8 +120,9 @@ def _again(request: GenerateRequest, number: int) -> GenerateRequest:
 
 
 def _is_shown(text: str, request: GenerateRequest) -> bool:
-    """Whether the JSON of a verdict stands in the judge's prompt, however it is spaced: it is a copy of an example, or
-    of what the judged reply wants to be said of it.
+    """Tell whether the judge's prompt contains the JSON of a verdict, however it is spaced.
+
+    Then it copies an example, or what the judged reply wants to be said about itself.
     """
     said = "".join(_unfenced(text).split())
     turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]

@@ -35,12 +35,12 @@ _BOUNDS = {
     "greater_than": ("above", "gt"),
 }
 _OTHER_WORDS = {"delimiter": "separator", "sep": "separator"}
-"""Keys of other programs, of which the nearest spelling is another one."""
+"""Our keys for keys of other programs that are spelled like others of ours."""
 _QUOTED = re.compile(r"'([^']*)'")
 
 
 def keys_of(detail: ErrorDetails) -> Keys:
-    """Where in the document the error stands."""
+    """Return the keys of the place of an error in the document."""
     return (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
 
 

@@ -168,17 +168,17 @@ class GenerateSpec(Spec):
         None,
         description="Tags around the reasoning that a model writes before its answer, which is split off the reply; "
         "stop applies behind it. By default those of think, thinking, reasoning, harmony (gpt-oss), mistral and kimi, "
-        "and what the chat template opened; false leaves replies whole. Of the fingerprint only with tags of its own.",
+        "and what the chat template opened; false leaves replies whole.",
     )
 
     @property
     def tags(self) -> Tags:
-        """The tags of reasoning; none where replies are left whole."""
+        """The tags of reasoning; empty if replies are left whole."""
         return DEFAULT_TAGS if self.reasoning is None else self.reasoning
 
     @model_serializer(mode="wrap")
     def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without tags of its own, as it was before there was such a key: see ``SuiteInfo.splits_reasoning``."""
+        """Leave ``reasoning`` out unless the suite has tags of its own: older fingerprints know no such key."""
         values: dict[str, Any] = handler(self)
         if not self.reasoning:
             values.pop("reasoning", None)

@@ -95,9 +95,9 @@ def _translated(task: TaskFile) -> tuple[NativeSuite, tuple[MetricPair, ...]]:
 
 
 def _is_multiple_input(task: TaskFile, rows: RowsSpec | None) -> bool:
-    """Whether ``doc_to_text`` is the index of an option, by the first row, of ``rows`` or of the task's own.
+    """Tell whether ``doc_to_text`` is the index of an option, by the first row of ``rows`` or of the task's own data.
 
-    What is wrong with the rows, or with the task, is said where they are read for good.
+    Mistakes in the rows or in the task are reported later, when they are read completely.
     """
     spec = task.spec
     text = spec.doc_to_text

@@ -351,7 +351,7 @@ class _Reading:
         ]
 
     def _needs_no_field(self) -> bool:
-        """Whether ``where`` looks at columns only, so that fields are made of the rows that are left alone."""
+        """Tell whether ``where`` uses columns only, so that fields are made only for the rows that it keeps."""
         where = self.spec.dataset.where if self.spec.dataset is not None else None
         names = set() if where is None else self.templates.names(_as_template(where))
         has_numbers = self.field_map.first_id is not None and "id" in names

@@ -1,4 +1,4 @@
-"""A text of parts, of which those that matter least are left out, and counted, where it may not be long."""
+"""Shortens a text of parts: the least important units are left out and counted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pytest_llmeval.reporting.writers.markdown.tables import table
 __all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "whole", "within"]
 
 HEAD, FAILURES, NUMBERS, OTHERS, DETAILS = range(5)
-"""How much units matter: what is kept first."""
+"""Importance of a unit, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Units that follow each other, each with how much it matters; ``head`` are lines before the first.
+    """Units that follow each other, each with its importance; ``head`` are the lines before the first.
 
-    ``what`` a unit is called where it is counted; one of no name is not counted.
+    ``what`` and ``many`` name one and several units that were left out; units without a name are not counted.
     """
 
     head: Sequence[str]
@@ -28,7 +28,7 @@ class Part:
 
     @classmethod
     def of(cls, lines: Iterable[str], urgency: int) -> Part:
-        """Lines that are kept or left out together."""
+        """Return a part of lines that are kept or left out together."""
         return cls((), [(urgency, lines)])
 
     @classmethod
@@ -42,7 +42,7 @@ class Part:
         *,
         heading: str | None = None,
     ) -> Part:
-        """A table whose rows are units, with ``urgency`` for all or for each of them. Nothing if it has none."""
+        """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
         before, head, rule, *lines, after = table(headers, rows, align)
         each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
         units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
@@ -52,7 +52,7 @@ class Part:
 
 
 def whole(parts: Iterable[Part]) -> Iterator[str]:
-    """The lines of all parts, with no two empty ones in a row."""
+    """Yield the lines of all parts, with no two empty ones in a row."""
     return _single_spaced(line for part in parts for line in _lines(part.head, (lines for _, lines in part.units)))
 
 
@@ -64,7 +64,7 @@ def _lines(head: Sequence[str], units: Iterable[Iterable[str]]) -> Iterator[str]
 
 
 def within(parts: Iterable[Part], limit: int) -> Iterator[str]:
-    """As many lines as ``limit`` characters hold, by how much they matter; what is left out is counted in its place."""
+    """Yield the most important lines that fit into ``limit`` characters, and count the others in their places."""
     found = [_Kept(part) for part in parts]
     names = {kept.part.what: kept for kept in found if kept.part.what}  # the last of each name counts for all
     closing = f"Left out to stay within {limit:,} characters, which is what GitHub takes of a comment."
@@ -88,7 +88,7 @@ def within(parts: Iterable[Part], limit: int) -> Iterator[str]:
 
 
 class _Kept:
-    """What is kept of a part: units from its beginning."""
+    """The units that are kept of a part, from its beginning."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
@@ -101,7 +101,7 @@ class _Kept:
         return len(self._units) - len(self.lines)
 
     def take(self, urgency: int, room: int) -> int:
-        """Keep the next units if they matter as much, as far as there is room. Returns the room that is left."""
+        """Keep the next units that are as important as ``urgency`` while there is room. Return the room left."""
         while not self._is_full and self.num_left_out and self._units[len(self.lines)][0] <= urgency:
             lines = self._units[len(self.lines)][1]
             size = _size(lines) + (0 if self.lines else _size(self.part.head))

@@ -129,7 +129,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         return sample.response is not None and not sample.question and sample.variables.get("question") is None
 
     def _lacks_contexts(self, sample: Sample) -> bool:
-        """Whether a reply that is there already has come without contexts, and its row has none."""
+        """Tell whether a recorded reply came without contexts, and its row has none either."""
         return sample.response is not None and COLUMN not in sample.variables and self.settings.contexts is None
 
     def present(self, sample: Sample) -> Presented:

@@ -65,7 +65,7 @@ class JudgedSettings(ScorerSettings):
 
     @property
     def asks_judge(self) -> bool:
-        """Whether verdicts are asked for: not where the data hold them."""
+        """Tell whether verdicts are asked for. They are not if the data hold them."""
         return True
 
 

@@ -50,7 +50,7 @@ class ScorerSettings(Spec):
     """Whether a sample needs a target."""
 
     needs_reply: ClassVar[bool] = True
-    """Whether a sample whose data hold no reply, where others do, cannot be scored."""
+    """Tell whether a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
