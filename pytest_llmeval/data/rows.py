@@ -20,7 +20,7 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["FORMATS", "Row", "format_of", "read_rows"]
+__all__ = ["FORMATS", "NoColumnError", "Row", "column_value", "format_of", "read_rows"]
 
 MAX_DATA_BYTES = 2_000_000_000
 MAX_YAML_DATA_BYTES = 100_000_000
@@ -70,6 +70,30 @@ class Row:
         if self.line is None:
             message = f"row {self.position or self.number}: {message}"
         return self.source.error(message, self.line)
+
+
+class NoColumnError(LookupError):
+    """A row has no such column. ``part`` of its name is not ``inside`` the value in which it was looked for."""
+
+    def __init__(self, part: str, inside: object) -> None:
+        super().__init__(part)
+        self.part = part
+        self.inside = inside
+
+
+def column_value(columns: Mapping[str, Any], column: str) -> Any:
+    """Return the value of a column, in which dots reach nested ones. Raise ``NoColumnError``."""
+    if column in columns:
+        return columns[column]
+    inside: Any = columns
+    for part in column.split("."):
+        if isinstance(inside, dict) and part in inside:
+            inside = inside[part]
+        elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
+            inside = inside[int(part)]
+        else:
+            raise NoColumnError(part, inside)
+    return inside
 
 
 def format_of(path: Path) -> str | None:

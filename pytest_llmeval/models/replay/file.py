@@ -7,10 +7,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from pytest_llmeval.data.files import Source, open_bytes
-from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
+from pytest_llmeval.data.rows import FORMATS, NoColumnError, Row, column_value, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.replay.trec_run import read_run
@@ -278,30 +278,19 @@ def _epoch_of(row: Row, value: JSON) -> int | None:
     return value
 
 
-_MISSING = object()
-
-
-def _inside(columns: Mapping[str, Any], name: str) -> Any:
-    if name in columns:
-        return columns[name]
-    inside: Any = columns
-    for part in name.split("."):
-        if isinstance(inside, dict) and part in inside:
-            inside = inside[part]
-        elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
-            inside = inside[int(part)]
-        else:
-            return _MISSING
-    return inside
-
-
 def _is_there(columns: Mapping[str, Any], name: str) -> bool:
-    return _inside(columns, name) is not _MISSING
+    try:
+        column_value(columns, name)
+    except NoColumnError:
+        return False
+    return True
 
 
 def _value(columns: Mapping[str, Any], name: str) -> JSON:
-    found = _inside(columns, name)
-    return None if found is _MISSING else found
+    try:
+        return cast("JSON", column_value(columns, name))
+    except NoColumnError:
+        return None
 
 
 def _values(columns: Mapping[str, Any], names: str) -> JSON:

@@ -41,8 +41,8 @@ class Record:
     prompts. ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. If it is
     known, ``prefill_seconds`` passed until each reply's first token was there; ``num_decoded`` tokens came after.
     ``cost`` is the cost of the sample's replies in the user's currency, if the model gives it for each.
-    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are those of a judge, and in no
-    other number.
+    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are a judge's alone, and no
+    other number contains them.
 
     ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged. ``cluster``
     names what the sample shares with others (a passage); None if samples are independent of each other.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from pytest_llmeval.data.rows import Row
+from pytest_llmeval.data.rows import NoColumnError, Row, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
@@ -194,8 +194,8 @@ class FieldMap:
 
         def value(row: Row, variables: Mapping[str, object]) -> JSON:
             try:
-                found = _looked_up(row.columns, column)
-            except _NoColumnError as error:
+                found = column_value(row.columns, column)
+            except NoColumnError as error:
                 problem = self._no_column(keys, column, error.part, error.inside, row)
                 if not is_optional:
                     raise problem from None
@@ -219,34 +219,10 @@ class FieldMap:
         return self.origin.error(message, keys)
 
 
-class _NoColumnError(LookupError):
-    """A row has no such column: the part of its name that is not there, and what stands where it was looked for."""
-
-    def __init__(self, part: str, inside: object) -> None:
-        super().__init__(part)
-        self.part = part
-        self.inside = inside
-
-
-def _looked_up(columns: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, in which dots reach nested ones. Raises ``_NoColumnError``."""
-    if column in columns:
-        return columns[column]
-    inside: Any = columns
-    for part in column.split("."):
-        if isinstance(inside, dict) and part in inside:
-            inside = inside[part]
-        elif isinstance(inside, list) and part.isdecimal() and int(part) < len(inside):
-            inside = inside[int(part)]
-        else:
-            raise _NoColumnError(part, inside)
-    return inside
-
-
 def _has(columns: Mapping[str, Any], column: str) -> bool:
     try:
-        _looked_up(columns, column)
-    except _NoColumnError:
+        column_value(columns, column)
+    except NoColumnError:
         return False
     return True
 
