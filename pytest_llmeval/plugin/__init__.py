@@ -110,6 +110,10 @@ def pytest_pycollect_makeitem(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = metafunc.fixturenames
+    if "llm_record" in names:  # set up first, it sees the replies that the test's other fixtures ask for
+        names.remove("llm_record")
+        names.insert(0, "llm_record")
     if "llm_model" in metafunc.fixturenames and len(metafunc.config.stash[settings_key].models) > 1:
         from pytest_llmeval.plugin.models.several import parametrize
 
@@ -117,12 +121,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        names = getattr(item, "fixturenames", [])
-        if "llm_record" in names:  # it sees the replies that were asked for since its own setup, by other fixtures too
-            names.remove("llm_record")
-            names.insert(0, "llm_record")
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config) -> None:
     if is_worker(config):  # before the controller hears what was collected, and starts tests
         _check_overrides(session)
 
