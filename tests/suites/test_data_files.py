@@ -264,7 +264,7 @@ def test_what_separates_values_is_seen_in_the_first_line(load: Load, head: str, 
             "",
             "a.csv:2: found 3 values, expected 2 as in the header; quote a value that holds a semicolon,",
         ),
-        ("a,b\n1,2\n", "\n  separator: ';;'", "s.yaml:5: dataset.separator: found ';;' (text), expected"),
+        ("a,b\n1,2\n", "\n  separator: ';;'", "s.yaml:5: dataset.separator: found ';;' (text), expected one character"),
         ("a,b\n1,2\n", "\n  delimiter: ';'", "s.yaml:5: unknown key 'delimiter' in dataset; did you mean 'separator'?"),
     ],
 )

@@ -64,10 +64,12 @@ def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
         return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
-    return f"{dotted(keys)}: found {describe(found)}, expected {_expected(kind, context, found)}"
+    return f"{dotted(keys)}: found {describe(found)}, expected {_expected(detail)}"
 
 
-def _expected(kind: str, context: dict[str, Any], found: object) -> str:
+def _expected(detail: ErrorDetails) -> str:
+    kind, found = detail["type"], detail["input"]
+    context: dict[str, Any] = detail.get("ctx", {})
     if kind == "llmeval_expected":
         return str(context["expected"])
     if kind == "literal_error":
@@ -80,7 +82,9 @@ def _expected(kind: str, context: dict[str, Any], found: object) -> str:
     if kind == "too_short":
         count = context["min_length"]
         return f"at least {count} {'entry' if count == 1 else 'entries'}"
-    expected = _EXPECTED.get(kind, kind)
+    if kind == "string_too_long":
+        return "one character" if context["max_length"] == 1 else f"text of at most {context['max_length']} characters"
+    expected = _EXPECTED.get(kind) or detail["msg"].removeprefix("Input should be ")
     if expected == "text" and isinstance(found, bool | int | float):
         return expected + "; put it in quotes"
     return expected

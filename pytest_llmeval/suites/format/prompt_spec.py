@@ -112,7 +112,7 @@ def _pair(entry: object, place: int) -> tuple[str, str]:
     if isinstance(entry, str):
         if entry not in NAMED_TAGS:
             found = f"there are no tags {quoted(entry)}{expected_one_of(entry, NAMED_TAGS)}"
-            raise refuse_here(f"{found}; your own are a pair: [<open>, </open>]", place)
+            raise refuse_here(f"write your own tags as a pair, [<open>, </open>]; {found}", place)
         return NAMED_TAGS[entry]
     match entry:
         case [str(begin), str(end)] if begin.strip() and end.strip() and begin != end:
