@@ -179,7 +179,9 @@ def test_it_can_be_switched_off_and_have_other_tags(project: pytest.Pytester) ->
 
 ERRORS = {
     "reasoning: 3": "generate.reasoning: found 3 (a whole number), expected true, false, or a list of names",
-    "reasoning: [thinks]": "there are no tags 'thinks'; did you mean",
+    "reasoning: [thinks]": (
+        "generate.reasoning.0: write your own tags as a pair, [<open>, </open>]; there are no tags 'thinks';"
+    ),
     "reasoning: [think, [a, a]]": "generate.reasoning.1: expected a name, or an opening and another closing tag",
 }
 
