@@ -287,11 +287,14 @@ def test_a_baseline_with_unscored_samples() -> None:
     result = the_one(before, now)
     assert (result.outcome, result.regression) == ("failed", None)
     assert result.reason == f"{found}; --llm-compare common leaves them out"
-    result = the_one(before, now, COMMON)
-    needed = "a comparison needs a share of 0.9 (min_measurable), unless --llm-allow-unscored allows as many"
-    assert (result.outcome, result.reason) == ("failed", f"{found}; {needed}")
-    for settings, allowed, least in ((COMMON, 0, 0.1), (COMMON, 450, 0.9), (DEFAULT, 450, 0.9)):
-        result = the_one(ran([None] * 450 + [True] * 50, min_measurable=least), now, settings, allow_unscored=allowed)
+    for settings, allowed in ((COMMON, 0), (COMMON, 450), (DEFAULT, 450)):
+        result = the_one(before, now, settings, allow_unscored=allowed)
+        assert (result.outcome, result.reason) == (
+            "failed",
+            "accuracy is not measured on one side of 450 of 500 pairs (unscored: 450); a comparison needs both sides "
+            "of a share of 0.9 (min_measurable)",
+        )
+        result = the_one(before, ran([True] * 500, min_measurable=0.1), settings, allow_unscored=allowed)
         assert (result.outcome, result.notes) == ("passed", (f"{found}: left out",))
         assert result.regression is not None
         assert (result.regression.n, result.regression.num_left_out) == (50, 450)
@@ -301,8 +304,20 @@ def test_a_baseline_with_unscored_samples() -> None:
     assert result.reason.startswith("1 of 9 samples of the baseline is unscored;")
 
 
+@pytest.mark.parametrize("require", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (5, 0), (5, 5), (2, 5)])
+def test_what_is_allowed_to_be_unscored_belongs_to_the_comparison(before: int, after: int, require: bool) -> None:
+    """A sample without a score was not measured, and nothing says that it cannot be."""
+    first, second = (ran([None] * number + [True] * (40 - number)) for number in (before, after))
+    result = the_one(first, second, allow_unscored=40, require=require)
+    assert result.outcome == "failed"
+    assert result.reason.startswith("accuracy is not measured on one side of 5 of 40 pairs (unscored: 5); a comparison")
+    first, second = (ran([None] * min(number, 4) + [True] * (40 - min(number, 4))) for number in (before, after))
+    assert the_one(first, second, allow_unscored=4, require=require).outcome == "passed"
+
+
 def test_unscored_samples_of_the_baseline_are_counted_over_what_is_compared() -> None:
-    some, whole = [None, *[True] * 8], [True] * 9
+    some, whole = [None, *[True] * 9], [True] * 10
     elsewhere = ran([None] * 9, "c", path="elsewhere.yaml")
     before = report(ran(some, "a"), ran(some, "b"), elsewhere)
     after = report(ran(whole, "a"), ran(whole, "b"))

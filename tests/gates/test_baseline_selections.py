@@ -56,8 +56,7 @@ def test_a_selection_decides_nothing_of_the_whole(before: Report, reason: str, s
 
 def test_of_a_stopped_session_only_suites_that_ran_whole_are_compared() -> None:
     before = report(ran([True] * 10, num_samples=60, num_expected=60), stopped="interrupted")
-    assert first(before, report(WHOLE), COMMON).outcome == "failed", "50 have no score"
-    result = first(before, report(WHOLE), COMMON, allow_unscored=50)
+    result = first(before, report(WHOLE), COMMON)
     assert (result.outcome, result.reason[:80]) == (
         "skipped",
         "the baseline is a selection, 10 of 60 samples (stopped early: interrupted), and ",
@@ -89,11 +88,23 @@ def test_two_selections_with_nothing_in_common_are_undecided() -> None:
     assert result.outcome == "skipped"
 
 
-def test_a_suite_of_which_nothing_is_known_of_schema_2_is_whole() -> None:
-    tests = ran([True] * 60, **OF_TESTS)
+def test_tests_of_schema_2_are_whole_where_a_whole_run_has_no_others() -> None:
+    """``--lf`` has left nothing out of what has all samples of now."""
+    tests, some = (ran([True] * number, **OF_TESTS) for number in (60, 50))
     assert first(report(tests, schema=2), report(tests)).outcome == "passed"
     more = report(ran([True] * 61, **OF_TESTS))
-    assert first(report(tests, schema=2), more).outcome == "passed"
+    for after, is_selection, found in (
+        (more, False, "60 of the 61 samples of this run: make it anew"),
+        (report(some), True, "50 of the 50 samples of this run, which is one: make it anew"),
+    ):
+        result = first(report(tests, schema=2), after, is_selection=is_selection)
+        assert (result.outcome, result.regression) == ("skipped", None)
+        assert result.reason == (
+            "the baseline may be a selection: its report is of schema 2, which does not say so of tests, and it has "
+            + found
+        )
+        assert first(report(tests), after, is_selection=is_selection).outcome == "passed"
+        assert first(report(tests, schema=2), after, is_selection=is_selection, require=True).outcome == "failed"
     assert first(report(tests, schema=2, options={"shard": "1/2"}), more).outcome == "skipped"
 
 

@@ -136,6 +136,19 @@ def test_a_reply_that_is_not_compared_with_the_baselines_is_no_tie() -> None:
         assert (result.outcome, result.metric) == (outcome, "win_rate"), result.reason
 
 
+def test_unscored_and_not_measurable_pairs_count_together() -> None:
+    before = report(lacking(is_said=True, num=0))
+    for num, outcome in ((1, "passed"), (2, "failed")):
+        now = lacking(is_said=True, num=num)
+        records = [*now.records[:-1], replace(now.records[-1], status="unscored", values={})]
+        after = report(Ran(replace(now.suite, summary=replace(now.suite.summary, num_unscored=1)), tuple(records)))
+        (result,) = compared(before, after, allow_unscored=1)
+        assert result.outcome == outcome
+    assert result.reason.startswith(
+        "wit is not measured on one side of 3 of 20 pairs (unscored: 1; not measurable now: 2, in the baseline: 0)"
+    )
+
+
 def test_a_metric_of_all_samples_together_has_its_share_too() -> None:
     whole = dict.fromkeys(needed_values("bleu_4"), 1.0)
     for num, outcome in ((2, "passed"), (3, "failed")):

@@ -150,6 +150,16 @@ def test_samples_that_cannot_be_compared(project: pytest.Pytester, workers: list
     result.stdout.fnmatch_lines(["*win_rate not measurable 1 (the baseline has no reply to the sample)*"])
 
 
+def test_a_sample_of_the_baseline_that_is_gone_is_missed(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", pairs=SUITE.replace("  - {id: s3, question: Question 3, target: good}\n", "") + PAIRWISE)
+    result = project.runpytest(*workers, NEW, JUDGE, BASELINE, REPORT, "pairs.yaml")
+    assert result.ret == 1
+    gate = baseline_gate(project)
+    assert (gate["outcome"], gate["reason"]) == ("failed", "1 sample that the baseline scored has no score now ('s3')")
+    assert project.runpytest(*workers, NEW, JUDGE, BASELINE, REPORT, "pairs.yaml", "--llm-compare=common").ret == 0
+    assert "1 sample of the baseline left out, not in this run" in baseline_gate(project)["notes"]
+
+
 def test_questions_that_the_baseline_does_not_say(project: pytest.Pytester) -> None:
     """Rows without a question are known by all of them: where one has changed, none can be told to be the same."""
     suite = SUITE.replace("question: Q", "text: Q").replace("{ question }", "{ text }")

@@ -195,7 +195,8 @@ def _test(
     if paired.num_lacking and plans_of.compare == "all":
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
         return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
-    if (reason := too_few_measured(metric.name, paired, plan.after.info.min_measurable)) is not None:
+    least = plan.after.info.min_measurable
+    if (reason := too_few_measured(metric.name, paired, pairs.num_unscored, least)) is not None:
         return dataclasses.replace(gate, reason=reason)
     if paired.num_unmeasured:
         note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"

@@ -85,19 +85,25 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
     return ("improved: " if has_improved else "") + "; ".join(clauses)
 
 
-def too_few_measured(metric: str, paired: PairedMetric, min_measurable: float) -> str | None:
+def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_measurable: float) -> str | None:
     """Return why the pairs that have a value on both sides are too few to compare; None where they are enough.
 
-    Pairs without a value on either side do not count: the metric has no meaning for them, in the baseline too.
+    ``num_unscored`` pairs are unscored on a side. Pairs that are not measurable on either side do not count: the metric
+    has no meaning for them, in the baseline too.
     """
     num_one_sided = paired.num_lost + paired.num_gained
-    num_pairs = paired.difference.n + num_one_sided
-    if num_one_sided <= (1 - min_measurable) * num_pairs + _ROUNDING:
+    num_lacking = num_one_sided + num_unscored
+    num_pairs = paired.difference.n + num_lacking
+    if num_lacking <= (1 - min_measurable) * num_pairs + _ROUNDING:
         return None
+    sides = f"now: {paired.num_lost:,}, in the baseline: {paired.num_gained:,}"
+    what, hint = "not measurable", ", and not_measurable in the suite can say what such a sample counts as"
+    if num_unscored:
+        what = "not measured"
+        sides = f"unscored: {num_unscored:,}" + (f"; not measurable {sides}" if num_one_sided else "")
     return (
-        f"{metric} is not measurable on one side of {num_one_sided:,} of {num_pairs:,} pairs (now: "
-        f"{paired.num_lost:,}, in the baseline: {paired.num_gained:,}); a comparison needs both sides of a share of "
-        f"{min_measurable:g} (min_measurable), and not_measurable in the suite can say what such a sample counts as"
+        f"{metric} is {what} on one side of {num_lacking:,} of {num_pairs:,} pairs ({sides}); a comparison needs both "
+        f"sides of a share of {min_measurable:g} (min_measurable){hint if num_one_sided else ''}"
     )
 
 

@@ -67,7 +67,8 @@ class Pairing:
 class SamplePairs:
     """The scores of the samples that both reports have, by id; clusters where there are any.
 
-    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them.
+    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them. Of ``num_unscored`` pairs
+    one side or both have no score: these belong to the comparison.
     """
 
     first: Mapping[str, ScoreLike]
@@ -75,6 +76,7 @@ class SamplePairs:
     clusters: Mapping[str, str | None] | None
     num_left_out: int
     notes: tuple[str, ...]
+    num_unscored: int
 
 
 class Kept(ScoreLike, Protocol):
@@ -180,8 +182,9 @@ def pair_samples(
         raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
+    num_unscored = len(both) - len(scored)
     scored, told = _without_own(scored, first, second, before, after, pairing)
-    return _pairs(scored, first, second, [*notes, *told])
+    return _pairs(scored, first, second, [*notes, *told], num_unscored)
 
 
 def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
@@ -218,19 +221,27 @@ def pair_with_ties(
         )
         for sample_id, kept in second.items()
     }
-    notes = [*_unscored(after, pairing), *_selection(after, first, second, pairing, is_same=True)]
+    all_count = pairing.compare == "all"
+    notes = [*_unscored(after, pairing), *_selection(after, earlier, second, pairing, is_same=all_count)]
+    if not all_count and (num_gone := len(earlier.keys() - second.keys())):
+        notes.append(f"{counted(num_gone)} of the baseline left out, not in this run")
     notes += _selection_before(before, earlier, second, pairing)
     scored = [sample_id for sample_id, kept in second.items() if _is_scored(kept)]
     if not scored:
         raise Refusal("no sample was scored")
+    num_unscored = len(second) - len(scored)
     scored, told = _without_own(scored, earlier, second, before, after, pairing)
     notes += told
     notes.append(f"each reply was judged against the baseline's: {TIE} is as good")
-    return _pairs(scored, first, second, notes)
+    return _pairs(scored, first, second, notes, num_unscored)
 
 
 def _pairs(
-    scored: Sequence[str], first: Mapping[str, Kept], second: Mapping[str, Kept], notes: Sequence[str]
+    scored: Sequence[str],
+    first: Mapping[str, Kept],
+    second: Mapping[str, Kept],
+    notes: Sequence[str],
+    num_unscored: int,
 ) -> SamplePairs:
     own_first, own_second = ({sample_id: side[sample_id] for sample_id in scored} for side in (first, second))
     clusters: dict[str, str | None] = {}
@@ -243,6 +254,7 @@ def _pairs(
         clusters=clusters if any(cluster is not None for cluster in clusters.values()) else None,
         num_left_out=num_scored - 2 * len(scored),
         notes=tuple(notes),
+        num_unscored=num_unscored,
     )
 
 
@@ -316,14 +328,9 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
     found = f"{number:,} of {counted(num_all)} of the baseline {are} unscored"
     if pairing.num_unscored_before > pairing.allow_unscored:
         allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
-        hint = "--llm-compare common leaves them out"
         if pairing.compare == "all":
+            hint = "--llm-compare common leaves them out"
             raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
-        if number > (1 - before.info.min_measurable) * num_all:
-            raise Refusal(
-                f"{found}; a comparison needs a share of {before.info.min_measurable:g} (min_measurable), unless "
-                "--llm-allow-unscored allows as many"
-            )
     return [f"{found}: left out"]
 
 
@@ -366,6 +373,8 @@ def _selection_before(
     selected = report.selected
     ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
     if len(first) >= num_samples if num_samples is not None else not ways:
+        if num_samples is None and report.schema < SCHEMA_VERSION:
+            _check_is_whole(first, second, pairing)
         return ()
     if before.num_skipped:
         ways.append(f"{before.num_skipped:,} skipped")
@@ -384,6 +393,21 @@ def _selection_before(
             f"{found}, and this run is not the same one: make it of the whole suite, or run the same selection"
         )
     return [f"{found}; this run is the same one"]
+
+
+def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing) -> None:
+    """Raise ``Undecided`` where hand-written tests of an older report may be a selection, such as by ``--lf``.
+
+    They are known to be whole where they have every sample of a run that is whole itself.
+    """
+    if not pairing.is_selection and second.keys() <= first.keys():
+        return
+    num_known = len(second.keys() & first.keys())
+    raise Undecided(
+        f"the baseline may be a selection: its report is of schema {pairing.reports[0].schema}, which does not say so "
+        f"of tests, and it has {num_known:,} of the {counted(len(second))} of this run"
+        f"{', which is one' if pairing.is_selection else ''}: make it anew"
+    )
 
 
 def _what_differs(
