@@ -224,6 +224,23 @@ def test_a_model_that_is_another_one_than_in_the_baseline_is_told(llm_pytester: 
     assert re.search(r"the system_fingerprint of openai:demo\S*, as the server says, was fp_a and is fp_b", notes)
 
 
+def test_one_that_no_longer_says_who_it_is_is_told(llm_pytester: pytest.Pytester) -> None:
+    """A judge is not refused for it: nothing says that it is another one."""
+    llm_pytester.makefile(".yaml", judged=JUDGED)
+    suite = written_suite(llm_pytester, 8, chat=True)
+    with StubServer("openai", instant=True, says=says, serves=falls_back()) as stub:
+        spec = f"openai:demo?base_url={stub.url}&api_key_env=STUB_KEY"
+        given = ["--llm-model", spec, "--llm-judge", spec, suite, "judged.yaml"]
+        run(llm_pytester, ALONE, *given, "--llm-report=old.json")
+        stub._serves = lambda _: {"model": None, "system_fingerprint": None}
+        run(llm_pytester, ALONE, *given, "--llm-baseline=old.json")
+    told = {gate["suite"]: "; ".join(gate["notes"]) for gate in report_of(llm_pytester.path)["gates"]}
+    names = r"as the server says, was dear-1, and now it names none"
+    assert re.search(rf"the model of openai:demo\S*, {names}", told["written"])
+    assert re.search(rf"the model of the judge openai:demo\S*, {names}", told["judged"])
+    assert "another judge" not in str(report_of(llm_pytester.path)["gates"])
+
+
 def test_parts_of_a_run_that_two_models_answered_are_a_problem_together(llm_pytester: pytest.Pytester) -> None:
     suite = written_suite(llm_pytester, 8, chat=True)
     for part, name in ((1, "dear-1"), (2, "dear-2")):

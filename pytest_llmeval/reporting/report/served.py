@@ -51,7 +51,7 @@ def changed_judge(suite: SuiteReport, report: Report, baseline: Report) -> str |
     found = (
         _changes(who, "model", before[who].served_models, use.served_models)
         for who, use in _uses(report.judges)
-        if who in before
+        if who in before and use.served_models
     )
     changes = [text for texts in found for text in texts]
     return f"another judge: {'; '.join(changes)}" if changes else None
@@ -76,6 +76,7 @@ def _by_name(models: Iterable[Mapping[str, JSON]]) -> dict[str, ServerUse]:
 
 
 def _changes(who: str, what: str, then: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    if not then or not now or then.keys() == now.keys():
+    if not then or then.keys() == now.keys():
         return []
-    return [f"the {what} of {who}, as the server says, was {' and '.join(then)} and is {' and '.join(now)}"]
+    is_now = f" and is {' and '.join(now)}" if now else ", and now it names none"
+    return [f"the {what} of {who}, as the server says, was {' and '.join(then)}{is_now}"]
