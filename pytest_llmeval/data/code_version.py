@@ -6,6 +6,7 @@ import ast
 import functools
 import hashlib
 import inspect
+import os
 import re
 import sys
 import sysconfig
@@ -167,10 +168,13 @@ def hash_of_sources(thing: object, module: str | None = None) -> str | None:
     These are the files of its modules and of the modules that they import, also inside of functions, and so on. Another
     module is the project's own where it is not installed: neither in the standard library nor in a folder of
     packages. What belongs to the package of ``module``, by which the user named the thing, is so wherever it lies.
+
+    Files count by where they lie in their packages, and not by the names of their modules: of what pytest imports these
+    differ with ``--import-mode``.
     """
     names = [name for name in (module, *_modules_of(thing)) if name is not None]
     package = None if module is None else module.partition(".")[0]
-    found: dict[str, str] = {}
+    found: dict[Path, str] = {}
     seen: set[str] = set()
     while names:
         name = names.pop()
@@ -183,12 +187,20 @@ def hash_of_sources(thing: object, module: str | None = None) -> str | None:
         except OSError:
             text = None
         if path is not None and text is not None:
-            found[name] = text
+            found[path] = text
             names += _imported(text, name, is_package=path.stem == "__init__")
     if not found:
         return None
-    parts = "\0".join(part for name in sorted(found) for part in (name, found[name]))
+    parts = "\0".join(part for one in sorted((_place(path), text) for path, text in found.items()) for part in one)
     return hashlib.sha256(parts.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _place(path: Path) -> str:
+    """Return the file's path from the folder that its outermost package lies in: the same on every machine."""
+    above = path.parent
+    while (above / "__init__.py").exists() and above != above.parent:
+        above = above.parent
+    return path.relative_to(above).as_posix()
 
 
 def _modules_of(thing: object) -> Iterator[str]:
@@ -212,7 +224,7 @@ def _own_file(name: str, package: str | None) -> Path | None:
         return None
     module = sys.modules.get(name)
     file = getattr(_spec_on_path(name), "origin", None) if module is None else getattr(module, "__file__", None)
-    path = None if file is None else Path(file)
+    path = None if file is None else Path(os.path.abspath(file))
     if path is None or path.suffix != ".py" or (top != package and _is_installed(path.parent)):
         return None
     return path
@@ -232,17 +244,22 @@ def _spec_on_path(name: str) -> ModuleSpec | None:
         return None
 
 
-@functools.cache
 def _is_installed(folder: Path) -> bool:
-    """Whether a package manager has put it there: a folder of packages holds what is known of each."""
+    """Return whether a package manager has put a module there: into a folder of packages that Python looks into."""
     paths = sysconfig.get_paths()
     places = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    for parent in (folder, *folder.parents):
-        if parent in places or parent.name in ("site-packages", "dist-packages"):
-            return True
-        if next(parent.glob("*.dist-info"), None) is not None:  # pip install --target
-            return True
-    return False
+    searched = {Path(os.path.abspath(entry)) for entry in sys.path}
+    return any(
+        parent in places
+        or parent.name in ("site-packages", "dist-packages")
+        or (parent in searched and _knows_packages(parent))  # pip install --target
+        for parent in (folder, *folder.parents)
+    )
+
+
+@functools.cache
+def _knows_packages(folder: Path) -> bool:
+    return next(folder.glob("*.dist-info"), None) is not None
 
 
 def _imported(text: str, name: str, *, is_package: bool) -> Iterable[str]:

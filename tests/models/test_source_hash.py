@@ -46,7 +46,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             path.write_text(text)
         monkeypatch.syspath_prepend(tmp_path / folder)
     (tmp_path / "packages" / "torch_like-1.0.dist-info").mkdir()
-    code_version._is_installed.cache_clear()
+    code_version._knows_packages.cache_clear()
     known = {*sys.modules}
     yield tmp_path / "own"
     for name in {*sys.modules} - known:
@@ -76,6 +76,23 @@ def test_nothing_is_imported_and_places_do_not_count(project: Path, monkeypatch:
         del sys.modules[name]
     importlib.invalidate_caches()
     assert hash_of_sources(crew()) == before
+
+
+def test_a_folder_above_is_none_of_packages(project: Path) -> None:
+    """Python does not look into it: somebody has unpacked a wheel beside the project."""
+    (project.parent / "other-1.0.dist-info").mkdir()
+    assert hash_of_sources(crew()) is not None
+
+
+def test_it_does_not_depend_on_how_pytest_imports(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``--import-mode=importlib`` names a module after its folder."""
+    before = hash_of_sources(crew())
+    monkeypatch.setitem(sys.modules, "own.agents", sys.modules["agents"])
+    monkeypatch.setattr(sys.modules["agents"].crew, "__module__", "own.agents")
+    assert hash_of_sources(crew()) == before
+    (project / "agency" / "words.py").rename(project / "agency" / "other.py")
+    (project / "agency" / "tools.py").write_text("from . import other\nfrom .deep.more import X\n")
+    assert hash_of_sources(crew()) != before
 
 
 def test_what_has_no_source_of_its_own(project: Path) -> None:
