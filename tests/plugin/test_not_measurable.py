@@ -318,6 +318,64 @@ def test_marks_of_one_suite_that_differ(llm_pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["problem: suite 'tone' has two marks llm_suite with different settings*"])
 
 
+MISSPELT = "problem: suite 'jokes': not_measurable has 'wi', and no score has such a metric; did you mean 'wit'?"
+
+
+@pytest.mark.parametrize("lacking", ['NotMeasurable("none")', '{"wit": NotMeasurable("none")}'])
+def test_a_name_that_no_score_has_is_a_problem(llm_pytester: pytest.Pytester, workers: list[str], lacking: str) -> None:
+    """What metrics the scorer has is known from its scores alone; a part of them need not have each."""
+    scorer = SCORER.replace("{LACKING}", lacking).replace('wit.metrics = ("wit",)', "")
+    llm_pytester.makeconftest(fake_model_conftest(replies=REPLIES) + scorer)
+    suite = SUITE.replace("gates:", "#")
+
+    def ran(counted: str, *arguments: str) -> pytest.RunResult:
+        llm_pytester.makefile(".yaml", jokes=f"{suite}{counted}")
+        return llm_pytester.runpytest(*workers, "jokes.yaml", *arguments)
+
+    assert ran(COUNTED).ret == 0
+    assert ran("not_measurable: {wi: 0}\n", "--deselect=jokes.yaml::b").ret == 0
+    result = ran("not_measurable: {wi: 0}\n", "--llm-report=out.json")
+    assert result.ret == 1
+    assert MISSPELT in " ".join(result.stdout.str().split())
+    assert MISSPELT.removeprefix("problem: ") in report(llm_pytester)["problems"]
+    for number in (1, 2):
+        assert ran("not_measurable: {wi: 0}\n", f"--llm-shard={number}/2", f"--llm-report={number}.json").ret == 0
+    merged = llm_pytester.run("llmeval", "merge", "1.json", "2.json", "-o", "merged.json")
+    assert merged.ret == 1
+    assert MISSPELT in " ".join((merged.stdout.str() + merged.stderr.str()).split())
+
+
+def test_a_name_that_no_score_can_have_is_none(llm_pytester: pytest.Pytester) -> None:
+    """Where nothing is measurable on any sample, no score has to name it."""
+    scorer = 'from pytest_llmeval import NotMeasurable\ndef mine(reply): return NotMeasurable("no claim")\n'
+    scorer += "def pytest_llmeval_scorers(): return {'wit': mine}\n"
+    llm_pytester.makeconftest(fake_model_conftest(replies=REPLIES) + scorer)
+    llm_pytester.makefile(".yaml", jokes=SUITE.replace("gates:", "#") + COUNTED)
+    assert llm_pytester.runpytest("-pno:xdist", "jokes.yaml").ret == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("wi", 1), ("wit", 0), ("score", 0)])
+def test_a_mark_whose_name_no_record_has_is_a_problem(
+    llm_pytester: pytest.Pytester, workers: list[str], name: str, code: int
+) -> None:
+    llm_pytester.makepyfile(
+        f"""
+        import pytest
+        from pytest_llmeval import NotMeasurable
+
+        @pytest.mark.llm_suite("jokes", not_measurable={{{name!r}: 0}})
+        @pytest.mark.parametrize("number", range(4))
+        def test_it(llm_record, number):
+            values = {{"wit": NotMeasurable("none") if number else 1.0}}
+            llm_record(suite="jokes", id=number, score=1, values=values)
+        """
+    )
+    result = llm_pytester.runpytest(*workers)
+    assert result.ret == code
+    assert (MISSPELT in " ".join(result.stdout.str().split())) == (code == 1)
+    assert llm_pytester.runpytest(*workers, "-k", "1").ret == 0
+
+
 AGENTS = """
 def all_jokes(prompt): return "1"
 def few_jokes(prompt): return "1" if int(prompt) < 6 else "none"

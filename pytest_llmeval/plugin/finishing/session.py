@@ -21,7 +21,7 @@ from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
-from pytest_llmeval.reporting.report.assembly import merged_uses, with_suites
+from pytest_llmeval.reporting.report.assembly import merged_uses, never_named, with_suites
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
@@ -339,7 +339,8 @@ class LLMSession:
             gathered.problems,
         )
         models, judges = tuple(gathered.ordered_models(report.suites)), tuple(gathered.judges())
-        gathered.problems += mixtures([*models, *judges])
+        report = dataclasses.replace(report, selection=selected_of(self._config, report.suites))
+        gathered.problems += [*mixtures([*models, *judges]), *never_named(report)]
         num_unscored = sum(record.status == "unscored" for record in records)
         allowed = self._settings.allow_unscored
         if allowed and num_unscored > allowed:
@@ -358,7 +359,6 @@ class LLMSession:
             self.fail(session)
         self.report = dataclasses.replace(
             report,
-            selection=selected_of(self._config, report.suites),
             models=models,
             judges=judges,
             exit_code=int(session.exitstatus),

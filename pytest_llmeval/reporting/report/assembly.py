@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
+from pytest_llmeval.scoring.metrics.measurable import names_given, why_not_measurable
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
 from pytest_llmeval.scoring.metrics.summary import expanded
 from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse
 
-__all__ = ["GroupRecords", "merged_uses", "with_suites"]
+__all__ = ["GroupRecords", "merged_uses", "never_named", "with_suites"]
 
 _LOG = logging.getLogger("pytest_llmeval")
 _MIXED = "; other workers passed the audit and used the tree"
@@ -117,6 +121,33 @@ def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
     worse = max(one, other, key=lambda use: (use.engine == "plain", use.largest_difference or 0.0))
     mixed = "" if one.engine == other.engine or _MIXED in worse.reason else _MIXED
     return replace(worse, reason=worse.reason + mixed, num_audited=max(one.num_audited, other.num_audited))
+
+
+def never_named(report: Report) -> Iterator[str]:
+    """Yield a problem for each name in a suite's ``not_measurable`` that none of its scores gives a value or a reason.
+
+    What metrics a user's own scorer or test has is known from its scores alone. A part of a suite may lack one.
+    """
+    if report.stopped is not None:
+        return
+    given: dict[str, list[str]] = {}
+    for suite in report.suites:
+        numbers = suite.info.settings.get(NOT_MEASURABLE)
+        is_part = bool(report.selected.by) if suite.info.num_samples is None else suite.is_selection
+        if isinstance(numbers, Mapping) and not is_part:
+            given[suite.info.name] = [*map(str, numbers)]
+    records: dict[str, list[Record]] = {name: [] for name in given}
+    for record in report.records if given else ():
+        if record.suite in given and record.status != "unscored":
+            records[record.suite].append(record)
+    for suite_name, names in given.items():
+        own = records[suite_name]
+        known = {*chain.from_iterable(names_given(record, names) for record in own)}
+        for name in names:
+            # Where all of them say that nothing can be measured, none of them has to name it.
+            if name not in known and any(why_not_measurable(record, name) is None for record in own):
+                hint = expected_one_of(name, sorted(known))
+                yield f"suite {suite_name!r}: not_measurable has {name!r}, and no score has such a metric{hint}"
 
 
 @contextmanager

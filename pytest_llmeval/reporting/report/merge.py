@@ -15,7 +15,7 @@ from operator import add
 from typing import Any, overload
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.assembly import GroupRecords, merged_uses, with_suites
+from pytest_llmeval.reporting.report.assembly import GroupRecords, merged_uses, never_named, with_suites
 from pytest_llmeval.reporting.report.groups import (
     Group,
     compared_models,
@@ -123,10 +123,9 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
         store=reduce(add, stores) if (stores := [one.store for one in reports if one.store is not None]) else None,
     )
-    merged = replace(
-        with_suites(merged, _merged_groups(parts, groups, compared), compared, problems, of_session=False),
-        problems=tuple(problems),
-    )
+    merged = with_suites(merged, _merged_groups(parts, groups, compared), compared, problems, of_session=False)
+    problems += [text for text in never_named(merged) if text not in problems]
+    merged = replace(merged, problems=tuple(problems))
     return replace(merged, exit_code=_exit_code(merged, reports))
 
 

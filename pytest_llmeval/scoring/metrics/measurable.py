@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
@@ -11,7 +11,7 @@ from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
 from pytest_llmeval.types import Score
 
-__all__ = ["count_not_measurable", "num_missing", "why_not_measurable", "with_numbers"]
+__all__ = ["count_not_measurable", "names_given", "num_missing", "why_not_measurable", "with_numbers"]
 
 _IS_THERE_OR_NONE = "no_answer"
 """A count that several scorers give only where there is one."""
@@ -39,6 +39,12 @@ def with_numbers(score: Score, numbers: Mapping[str, float]) -> Score:
         if name not in score.values and why_not_measurable(score, name) is not None
     }
     return replace(score, values={**score.values, **counted})
+
+
+def names_given(score: ScoreLike, numbers: Collection[str]) -> Iterator[str]:
+    """Yield the names of which the score itself has a value or a reason, and no value of ``with_numbers`` alone."""
+    yield from (name for name in score.values if name not in numbers or why_not_measurable(score, name) is None)
+    yield from (name for name in score.not_measurable if name.rpartition(".")[2] != WILDCARD)
 
 
 def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
