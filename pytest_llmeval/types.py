@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 __all__ = [
     "IS_KNOWN",
     "JSON",
+    "REPLAYED",
     "Ask",
     "AskedSample",
     "EmbeddingRequest",
@@ -301,6 +302,9 @@ class NotMeasurable:
 
 IS_KNOWN = "known_by_content"
 """Among the details of a model with a store: True where its fingerprint is one of what the model consists of."""
+
+REPLAYED = "report"
+"""Among the details of ``replay:REPORT``: when the report's session began, and how long it took (s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

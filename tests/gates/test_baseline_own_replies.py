@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_identity
+from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES
 from pytest_llmeval.reporting.report.report import Report
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
 
@@ -76,6 +77,24 @@ def test_replies_that_are_not_kept_are_evidence() -> None:
     for before, after in ((None, None), ("a", None), (None, "a"), ("a", "b")):
         (result,) = compared(stored([before] * 20), stored([after] * 20))
         assert (result.outcome, result.notes) == ("passed", ())
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "outcome"),
+    [
+        *((before, UNKNOWN_REPLIES, "skipped") for before in (None, "a", NEW_REPLIES, UNKNOWN_REPLIES)),
+        *((before, NEW_REPLIES, "passed") for before in (None, "a", NEW_REPLIES, UNKNOWN_REPLIES)),
+        *((before, "a", "skipped") for before in (NEW_REPLIES, UNKNOWN_REPLIES)),
+        *((before, None, "passed") for before in (NEW_REPLIES, UNKNOWN_REPLIES)),
+    ],
+)
+def test_replies_that_are_unknown_are_evidence_where_the_session_asked_for_all(
+    before: str | None, now: str | None, outcome: str
+) -> None:
+    (result,) = compared(stored([before] * 20), stored([now] * 20))[:1]
+    assert result.outcome == outcome
+    if now == UNKNOWN_REPLIES:
+        assert result.reason.startswith("20 of 20 samples may be judged on the baseline's own replies, from a store, ")
 
 
 def test_schema_2_has_the_time_of_the_last_reply_alone() -> None:

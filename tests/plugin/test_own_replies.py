@@ -180,6 +180,51 @@ def test_hand_written_tests(project: pytest.Pytester, workers: list[str], tests:
     assert "20 samples became wrong and 0 right" in text_of(result)
 
 
+AT_ONCE = """
+import pytest
+
+@pytest.fixture(scope="{scope}")
+def replies(llm_model):
+    return [llm_model.generate(f"{{number}} + 1 =").text for number in range(20)]
+
+@pytest.mark.parametrize("number", range(20))
+def test_sum(replies, llm_record, number):
+    llm_record(suite="own", id=number, correct=replies[number] == str(number + 1), answer=replies[number])
+"""
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_replies_that_a_fixture_has_asked_for_at_once(project: pytest.Pytester, workers: list[str], scope: str) -> None:
+    """All tests but the first see none of their own: they count where this session has asked for all that it has."""
+    project.makepyfile(test_own=AT_ONCE.format(scope=scope))
+    assert ran(project, "hosted", *workers, "--llm-report=base.json", "test_own.py").ret == 0
+    project.path.joinpath("swapped").touch()
+    result = ran(project, "hosted", *workers, "--llm-baseline=base.json", "test_own.py")
+    assert result.ret == 1
+    assert UNDECIDED.replace("are", "may be") in text_of(result)
+    result = ran(project, "hosted", *workers, "--llm-baseline=base.json", "test_own.py", "--llm-store-refresh")
+    assert "20 samples became wrong and 0 right" in text_of(result)
+
+
+IN_A_LOOP = """
+def test_sums(llm_record, llm_model):
+    llm_model.generate("{first}")
+    for number in range(20):
+        reply = llm_model.generate(f"{{number}} + 1 =").text
+        llm_record(suite="own", id=number, correct=reply == str(number + 1), answer=reply)
+"""
+
+
+def test_one_new_reply_makes_no_evidence_of_all_that_follow(project: pytest.Pytester) -> None:
+    project.makepyfile(test_own=IN_A_LOOP.format(first="1 + 1 ="))
+    assert ran(project, "hosted", "--llm-report=base.json", "test_own.py").ret == 0
+    project.path.joinpath("swapped").touch()
+    project.makepyfile(test_own=IN_A_LOOP.format(first="2 + 2 ="))
+    result = ran(project, "hosted", "--llm-baseline=base.json", "test_own.py")
+    assert result.ret == 1
+    assert UNDECIDED.replace("are", "may be") in text_of(result)
+
+
 LOGGING = """
 import tools
 
@@ -213,3 +258,16 @@ def test_a_judge_that_was_edited_is_another_judge(project: pytest.Pytester) -> N
     result = project.runpytest_subprocess(*given, "--llm-baseline=base.json")
     assert result.ret == 1
     assert "another judge: 'python:judges:Judge" in text_of(result)
+
+
+@pytest.mark.parametrize("mode", ["append", "importlib"])
+def test_a_fixtures_judge_is_the_same_however_pytest_imports_it(project: pytest.Pytester, mode: str) -> None:
+    """The module of its conftest.py has another name with each way."""
+    folder = project.mkpydir("checks") if mode == "append" else project.mkdir("checks")
+    (folder / "sums.yaml").write_text(JUDGED)
+    fixture = "import pytest\n\n@pytest.fixture(scope='session')\ndef llm_judge(): return Judge()\n"
+    (folder / "conftest.py").write_text(JUDGE + fixture)
+    given = ("--llm-model=python:models:hosted", "-pno:xdist", "checks/sums.yaml")
+    assert project.runpytest_subprocess(*given, "--llm-report=base.json").ret == 0
+    result = project.runpytest_subprocess(*given, "--llm-baseline=base.json", f"--import-mode={mode}")
+    assert result.ret == 0, result.stdout.str()

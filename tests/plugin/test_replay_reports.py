@@ -54,6 +54,26 @@ def test_schema_1(llm_pytester: pytest.Pytester, workers: list[str], model: str)
     assert statuses(list(read_report(llm_pytester.path / "out.json").records)) == statuses(old)
 
 
+def test_a_baseline_that_is_replayed_is_compared_with_itself(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """It passes, as it may be scored in another way, and says that the replies are the baseline's: also of a copy."""
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
+    llm_pytester.makefile(".yaml", sums=SUMS)
+    for name in ("base.json", "other.json"):
+        assert llm_pytester.runpytest("-pno:xdist", f"--llm-report={name}", "sums.yaml").ret == 0
+    (llm_pytester.path / "conftest.py").unlink()
+    shutil.copy(llm_pytester.path / "base.json", llm_pytester.path / "copy.json")
+    against = ("--llm-baseline=base.json", "--llm-gate-mode=margin", "--llm-max-drop=accuracy=0.1", "sums.yaml")
+    told = "the baseline's own replies, scored again: nothing of a model is compared"
+    for name, is_told in (("base", True), ("copy", True), ("other", False)):
+        result = llm_pytester.runpytest(*workers, f"--llm-model=replay:{name}.json", *against, "--llm-report=now.json")
+        assert result.ret == 0
+        assert (told in " ".join(result.stdout.str().split())) == is_told
+        options = ("--gate-mode=margin", "--max-drop=accuracy=0.1")
+        compared = llm_pytester.run("llmeval", "compare", "base.json", "now.json", *options)
+        assert compared.ret == 0
+        assert (told in " ".join(compared.stdout.str().split())) == is_told
+
+
 def test_a_run_that_was_killed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     """Its journal replays what it had finished; without ``partial`` it says what is missing."""
     kills = fake_model_conftest(likely=CAPITALS_LIKELY, replies=SUMS_REPLIES, kills=["5 + 4"])

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES, Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import IS_KNOWN, JSON, Status
+from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, Status
 
 __all__ = [
     *("JUDGED_METRIC", "Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored"),
@@ -269,13 +269,20 @@ def _without_own(
     """Return the samples without those whose replies are the baseline's own, from a store, and the notes on these.
 
     They were judged by the same scorer, and say nothing of a model that may be another one now: ``Undecided`` where
-    there are no others. Of a model that is known to be the same they are what it replies.
+    there are no others. Of a model that is known to be the same they are what it replies. Where the baseline itself is
+    replayed, another way of scoring is what is compared, or nothing.
     """
-    own = {one for one in scored if one in first and _are_same_replies(first[one], second[one])}
+    earlier, now = pairing.reports
+    details = _model_of(after, now).get("details")
+    if isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]:
+        return scored, ["the baseline's own replies, scored again: nothing of a model is compared"]
+    own = {one for one in scored if one in first and _may_be_same_replies(first[one], second[one])}
     if not own:
         return scored, ()
-    are = f"{len(own):,} of {counted(len(scored))} {'is' if len(own) == 1 else 'are'} judged on the baseline's own"
-    if _is_same_model(before, after, *pairing.reports):
+    is_known = all(second[one].kept_as != UNKNOWN_REPLIES for one in own)
+    be = "may be" if not is_known else "is" if len(own) == 1 else "are"
+    are = f"{len(own):,} of {counted(len(scored))} {be} judged on the baseline's own"
+    if _is_same_model(before, after, earlier, now):
         return scored, [f"the same model: {are} replies, from a store"]
     if len(own) == len(scored):
         raise Undecided(
@@ -284,11 +291,16 @@ def _without_own(
     return [one for one in scored if one not in own], [f"{are} replies, from a store: left out"]
 
 
-def _are_same_replies(one: Kept, other: Kept) -> bool:
-    """Reports of schema 2 have the time of the last reply alone, which is a judge's, where one was asked."""
-    if one.kept_as is not None and other.kept_as is not None:
-        return one.kept_as == other.kept_as
-    return one.asked_at is not None and one.asked_at == other.asked_at
+def _may_be_same_replies(before: Kept, now: Kept) -> bool:
+    """Return whether a sample of now may be judged on the baseline's replies.
+
+    Reports of schema 2 have the time of the last reply alone, which is a judge's, where one was asked.
+    """
+    if {before.kept_as, now.kept_as} & {UNKNOWN_REPLIES, NEW_REPLIES}:
+        return now.kept_as not in (None, NEW_REPLIES)
+    if before.kept_as is not None and now.kept_as is not None:
+        return before.kept_as == now.kept_as
+    return before.asked_at is not None and before.asked_at == now.asked_at
 
 
 def _is_same_model(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> bool:

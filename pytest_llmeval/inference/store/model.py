@@ -79,6 +79,8 @@ class StoredModel(UniformBackend):
         self._more = more
         self._audited = audited
         self._reused = ServerUse()
+        self.has_reused = False
+        """Whether it has given a reply that another session asked for."""
         self._recent: deque[tuple[float, str | None]] = deque(maxlen=_NUM_RECENT)
 
     def __getattr__(self, name: str) -> Any:
@@ -220,6 +222,7 @@ class StoredModel(UniformBackend):
         if isinstance(response, RequestError) or not is_keepable(request, response):
             return None
         self._reused = self._reused.counting(response)
+        self.has_reused |= kept.session != self._store.session
         asked_at, kept_as = self._store.asked_at(kept), identity_of(kept.session, kept.time)
         self._remember(kept_as)
         return self._priced(replace(as_asked(request, response), asked_at=asked_at, kept_as=kept_as))
@@ -260,9 +263,12 @@ class StoredModel(UniformBackend):
         self._recent.append((time.monotonic(), kept_as))
 
     def kept_since(self, start: float) -> list[str | None]:
-        """Return ``kept_as`` of each reply since then (of ``time.monotonic``), None for those that are not kept."""
+        """Return ``kept_as`` of each reply since then (of ``time.monotonic``), None for those that are not kept.
+
+        Nothing where these may not be all, since there are very many.
+        """
         found = [kept_as for when, kept_as in self._recent if when >= start]
-        return [None] if len(found) == _NUM_RECENT else found  # there may have been more
+        return [] if len(found) == _NUM_RECENT else found
 
     def _audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
         """What the model's own audit found, as the store has it: the model runs only once something is missing."""

@@ -28,7 +28,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 Kind: TypeAlias = Literal["rows", "lm-eval samples", "report", "TREC run"]
-_REPORT = re.compile(rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"created"')
+_REPORT = re.compile(
+    rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"created"(?:\s*:\s*"([^"]*)"\s*,\s*"seconds"\s*:\s*(\d+(?:\.\d+)?(?:e-?\d+)?))?'
+)
 _JOURNAL = "journal"
 _TREC = "trec"
 _RUNS = (".trec", ".run")
@@ -132,11 +134,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies:
-    """All replies of a file. ``shown`` is how the user knows the file."""
+    """All replies of a file. ``shown`` is how the user knows the file. ``report`` is the start of the session whose
+    report it is, and how long that took (s).
+    """
 
     shown: str
     kind: Kind
     replies: tuple[Reply, ...]
+    report: tuple[str, float] | None = None
 
     def of(self, suite: str) -> list[Reply]:
         """Return the replies that name this suite or no suite."""
@@ -161,12 +166,16 @@ def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     if format_ == _TREC:
         return Replies(shown=source.shown, kind="TREC run", replies=tuple(_of_run(source)))
     records: list[tuple[str, Mapping[str, Any]]] | None = None
+    report = None
     if format_ == _JOURNAL:
         records = _journal_records(source)
-    elif format_ == "json" and arguments.key is None and _is_report(source):
+    elif format_ == "json" and arguments.key is None and (head := _head_of_report(source)) is not None:
+        created, seconds = head.groups()
+        report = None if created is None else (created.decode("utf-8", "replace"), float(seconds))
         records = [(row.place, row.columns) for row in read_rows(source, "json", "records")]
     if records is not None:
-        return Replies(shown=source.shown, kind="report", replies=tuple(_of_records(source, records, arguments)))
+        replies = tuple(_of_records(source, records, arguments))
+        return Replies(shown=source.shown, kind="report", replies=replies, report=report)
     rows = list(read_rows(source, format_, arguments.key))
     if not rows:
         raise ReplyProblem(f"{source.shown} holds no rows, expected replies")
@@ -175,9 +184,9 @@ def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     return Replies(shown=source.shown, kind="lm-eval samples" if is_lm_eval else "rows", replies=tuple(made))
 
 
-def _is_report(source: Source) -> bool:
+def _head_of_report(source: Source) -> re.Match[bytes] | None:
     with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as file:
-        return _REPORT.match(file.read(4096)) is not None
+        return _REPORT.match(file.read(4096))
 
 
 # Rows of one's own

@@ -24,6 +24,7 @@ from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.wording import describe, quoted
 from pytest_llmeval.types import (
     JSON,
+    REPLAYED,
     AskedSample,
     GenerateRequest,
     GenerateResponse,
@@ -47,11 +48,12 @@ def load_replay(name: str, source: Source, arguments: ReplayArguments) -> Replay
         replies = read_replies(source, arguments)
     except ReplyProblem as problem:
         raise ModelError(f"model {name}: {problem}") from None
+    details: dict[str, JSON] = {"kind": replies.kind, "num_replies": len(replies.replies), "partial": arguments.partial}
     identity = ModelIdentity(
         name=name,
         backend="replay",
         fingerprint=fingerprint_files([("replies", source.path)], [*sorted(arguments.given)]),
-        details={"kind": replies.kind, "num_replies": len(replies.replies), "partial": arguments.partial},
+        details=details if replies.report is None else {**details, REPLAYED: [*replies.report]},
     )
     return ReplayModel(identity, replies, partial=arguments.partial)
 

@@ -16,8 +16,16 @@ from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
-from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded
+from pytest_llmeval.reporting.report.records import (
+    NEW_REPLIES,
+    UNKNOWN_REPLIES,
+    Payload,
+    Record,
+    SuiteInfo,
+    Unrecorded,
+)
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
 from pytest_llmeval.scoring.metrics.skill import skill
@@ -164,9 +172,19 @@ class Recorder:
         self._pending.append(record)
 
     def _kept_as(self) -> str | None:
-        """Of all replies that the test has had by now: it does not say which of them the sample is about."""
-        replies = getattr(getattr(self._item, "funcargs", {}).get("llm_model"), "kept_since", None)
-        return kept_as(replies(self._started)) if callable(replies) else None
+        """Return ``Record.kept_as`` of all replies that the test has had by now: which the sample is about is not said.
+
+        A fixture of a module or session has asked for those of a test that has had none. Where some are this session's
+        and some are not, the sample may be about these alone.
+        """
+        model = getattr(self._item, "funcargs", {}).get("llm_model")
+        if not callable(replies := getattr(model, "kept_since", None)):
+            return None
+        own, session = replies(self._started), f"{session_of(self._item.config)[0]}-"
+        num_reused = sum(one is not None and not one.startswith(session) for one in own)
+        if own and num_reused in (0, len(own)):
+            return kept_as(own)
+        return UNKNOWN_REPLIES if getattr(model, "has_reused", False) else NEW_REPLIES
 
     def _key(self, suite: object, id: object) -> tuple[str, str]:
         if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():

@@ -18,7 +18,9 @@ from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
 __all__ = [
+    "NEW_REPLIES",
     "OF_ANY_JSON",
+    "UNKNOWN_REPLIES",
     "Payload",
     "Record",
     "SuiteInfo",
@@ -27,6 +29,9 @@ __all__ = [
     "remove_texts",
     "without_texts",
 ]
+
+UNKNOWN_REPLIES, NEW_REPLIES = "unknown", "new"
+"""``Record.kept_as`` where replies are unknown: they may be another session's, from a store; this one asked for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,8 @@ class Record:
     ``not_measurable`` gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
 
     In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
-    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones.
+    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones, or
+    ``UNKNOWN_REPLIES`` or ``NEW_REPLIES`` of a hand-written test that does not say which replies it has seen.
     ``served_by`` lists the authors of replies and verdicts, as servers name them, who differ from those of the
     session's first: ``role`` (None for the evaluated model), ``name``, ``model``, ``system_fingerprint``.
     """
