@@ -38,7 +38,17 @@ from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.suites.templates.templates import TemplateError
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags, split_reasoning
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
-from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Prompt, Request, Response, Sample, Score
+from pytest_llmeval.types import (
+    JSON,
+    GenerateRequest,
+    GenerateResponse,
+    LoglikelihoodRequest,
+    Prompt,
+    Request,
+    Response,
+    Sample,
+    Score,
+)
 
 __all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_reply"]
 
@@ -171,14 +181,15 @@ class Evaluation:
     def _made(self, sample: Sample) -> Question:
         presented = self._with_continuation(self._present(sample))
         prompt = self._render(sample, presented)
+        delimiter = self._delimiter(prompt)
         try:
-            requests = self.scorer.requests(
-                presented, prompt, delimiter=self._delimiter(prompt), generate=self.suite.spec.generate
-            )
+            requests = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=self.suite.spec.generate)
         except SettingsError as error:
             raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
+        if delimiter and "delimiter" not in self.suite.spec.prompt.model_fields_set:
+            requests = tuple(_without_delimiter(request, delimiter) for request in requests)
         if tags := self.suite.spec.generate.tags:
             requests = tuple(
                 replace(request, reasoning=tags) if isinstance(request, GenerateRequest) else request
@@ -415,6 +426,15 @@ def _length(requests: Sequence[Request]) -> int:
         scored = len(others[0]) if others and isinstance(others[0], str) else 0
         longest = max(longest, read + scored)
     return longest
+
+
+def _without_delimiter(request: Request, delimiter: str) -> Request:
+    """The request without the delimiter where the option, or target, behind it begins with white space of its own."""
+    if isinstance(request, LoglikelihoodRequest):
+        option = request.continuation.removeprefix(delimiter)
+        if option != request.continuation and option[:1].isspace():
+            return replace(request, continuation=option)
+    return request
 
 
 def _sample_fingerprint(scorer: str, question: Question) -> str:

@@ -169,6 +169,24 @@ def test_limit_draws_the_same_samples_whatever_the_order(llm_pytester: pytest.Py
     assert drawn[0] != [f"many.yaml::r{number}" for number in range(5)]
 
 
+def test_a_limit_draws_others_with_another_seed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    rows = [{"id": f"r{number}", "question": f"{number} + 1", "target": number + 1} for number in range(50)]
+    llm_pytester.makefile(".yaml", many="suite: many\nscore: number\nsamples: " + json.dumps(rows))
+    drawn = []
+    for limit in ("5", "5:seed=0", "5:seed=2", "5:seed=2"):
+        result = llm_pytester.runpytest(
+            *workers, f"--llm-limit={limit}", "--llm-model=random", "--llm-report=out.json", "many.yaml"
+        )
+        assert result.ret == 0
+        report = json.loads((llm_pytester.path / "out.json").read_text(encoding="ascii"))
+        drawn.append({record["id"] for record in report["records"]})
+    assert drawn[0] == drawn[1]
+    assert drawn[2] == drawn[3]
+    assert len(drawn[0]) == len(drawn[2]) == 5
+    assert drawn[0] != drawn[2]
+    assert "--llm-limit 5:seed=2" in json.dumps(report)
+
+
 def test_limit_applies_to_what_the_other_selections_left(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     result = llm_pytester.runpytest("--collect-only", "-q", "-k", "q3", "--llm-limit=1", "capitals.yaml")

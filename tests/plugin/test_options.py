@@ -49,8 +49,9 @@ def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: py
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--llm-limit=0"], "--llm-limit: expected N or first:N, with N above 0, found '0'"),
-        (["--llm-limit=last:3"], "--llm-limit: expected N or first:N, with N above 0, found 'last:3'"),
+        (["--llm-limit=0"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found '0'"),
+        (["--llm-limit=last:3"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found 'last:3'"),
+        (["--llm-limit=3:seed=x"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found '3:seed=x'"),
         (["--llm-device=gpu"], "--llm-device: expected cpu, cuda, cuda:N or mps, found 'gpu'"),
         (["--llm-dtype=int4"], "--llm-dtype: expected auto, float32, bfloat16 or float16, found 'int4'"),
         (["--llm-batch-size=many"], "--llm-batch-size: expected a whole number above 0, found 'many'"),

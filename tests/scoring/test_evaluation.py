@@ -18,7 +18,7 @@ from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.types import Prompt, Sample
+from pytest_llmeval.types import LoglikelihoodRequest, Prompt, Sample
 
 SUITE = """\
 suite: sums
@@ -143,3 +143,40 @@ def test_prompts_are_rendered_once_as_far_as_memory_goes(tmp_path: Path, monkeyp
         assert [evaluation_.question(sample).prompt for sample in suite.samples] == prompts
         assert rendered == expected
         rendered.clear()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asked"),
+    [
+        ("", [" Paris", " Rome"]),
+        ('prompt: {delimiter: " "}\n', ["  Paris", " Rome"]),
+        ('prompt: {delimiter: ""}\n', [" Paris", "Rome"]),
+        ("prompt: {chat: true}\n", [" Paris", "Rome"]),
+    ],
+    ids=["by default", "a space that is said", "nothing", "chat"],
+)
+def test_an_option_that_begins_with_a_space_gets_no_second_one(tmp_path: Path, prompt: str, asked: list[str]) -> None:
+    """lm-eval's tasks say their delimiter, so that theirs are as lm-eval has them."""
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        "suite: s\nsamples: [{question: Capital?, choices: [' Paris', Rome], target: 0}]\nscore: choice\n" + prompt,
+        encoding="utf-8",
+    )
+    suite = load_suite(path)
+    requests = Evaluation(suite).question(suite.samples[0]).requests
+    assert [request.continuation for request in requests if isinstance(request, LoglikelihoodRequest)] == asked
+
+
+def test_an_examples_answer_that_begins_with_a_space_gets_no_second_one(tmp_path: Path) -> None:
+    shots = (
+        "[{question: 'Sea?', choices: [' Wet', Dry], target: 0}, {question: 'Sun?', choices: [Wet, Dry], target: 1}]"
+    )
+    path = tmp_path / "suite.yaml"
+    path.write_text(
+        "suite: s\nsamples: [{question: Ice?, choices: [' Wet', Dry], target: 1}]\nscore: choice\n"
+        f"prompt: {{fewshot: {{count: 2, sampler: first_n, samples: {shots}}}}}\n",
+        encoding="utf-8",
+    )
+    suite = load_suite(path)
+    prompt = Evaluation(suite).question(suite.samples[0]).prompt
+    assert prompt == "Sea? Wet\n\nSun? Dry\n\nIce?"

@@ -98,8 +98,18 @@ def test_replicas() -> None:
         Endpoint(url="http://c:3/v1", api_key_env="COMMON_ENV", max_connections=3),
     )
     assert urls(arguments_of("openai:x", "base_url=http://a", "base_url=http://b")) == ["http://a/v1", "http://b/v1"]
-    with pytest.raises(OptionError, match=r"the server http://a/v1 is given twice"):
+    with pytest.raises(OptionError, match=r"the server http://a/v1 is given twice, .* or with another api_key_env"):
         arguments_of("http://a?base_url=http://A/v1/")
+
+
+def test_two_keys_of_one_address_are_two_endpoints() -> None:
+    found = arguments_of("http://a?api_key_env=ONE_ENV&base_url=http://a,api_key_env=OTHER_ENV")
+    assert [(one.url, one.api_key_env) for one in found.endpoints] == [
+        ("http://a/v1", "ONE_ENV"),
+        ("http://a/v1", "OTHER_ENV"),
+    ]
+    with pytest.raises(OptionError, match=r"the server http://a/v1 is given twice"):
+        arguments_of("http://a?api_key_env=ONE_ENV&base_url=http://a,api_key_env=ONE_ENV")
 
 
 def test_all_arguments() -> None:

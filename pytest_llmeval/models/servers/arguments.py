@@ -61,14 +61,16 @@ class ServerArguments:
         """From values as ``parse_argument`` returns them; ``endpoints`` are those beside ``base_url``'s.
 
         ``api_key_env`` and ``max_connections`` count for each endpoint that has none of its own. Raises
-        ``OptionError`` for an endpoint that is given twice.
+        ``OptionError`` for an endpoint that is given twice; one address with two keys is two endpoints.
         """
         listed = [*endpoints, *(parse_endpoint(url, shown) for url in given.get("base_url", ()))]
         dialect = given.get("dialect", dialect)
         completed = tuple(_completed(endpoint, given, dialect) for endpoint in listed)
         for number, endpoint in enumerate(completed):
-            if endpoint.url in {other.url for other in completed[:number]}:
-                raise OptionError(f"{shown}: the server {endpoint.url} is given twice, expected it once")
+            if (endpoint.url, endpoint.api_key_env) in {(one.url, one.api_key_env) for one in completed[:number]}:
+                raise OptionError(
+                    f"{shown}: the server {endpoint.url} is given twice, expected it once, or with another api_key_env"
+                )
         return cls(
             endpoints=completed,
             model=model,

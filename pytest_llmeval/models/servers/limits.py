@@ -250,11 +250,13 @@ _limits_lock = threading.Lock()
 def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
     """The limit of the endpoint's host; one for all models on it. ``shared`` is the folder of the session's processes.
 
+    A hosted API counts the requests of each key.
+
     ``max_connections`` is the width of a server of one's own, and the most of a hosted one; of several models on one
     host the smallest counts.
     """
     with _limits_lock:
-        key = (endpoint.host, shared)
+        key = (_counted(endpoint), shared)
         limit = _limits.get(key)
         if limit is None:
             limit = _limits[key] = _make_limit(endpoint, shared)
@@ -263,8 +265,12 @@ def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
         return limit
 
 
+def _counted(endpoint: Endpoint) -> str:
+    return f"{endpoint.host} {endpoint.api_key_env}" if is_public(endpoint) else endpoint.host
+
+
 def _make_limit(endpoint: Endpoint, shared: Path | None) -> Limit:
-    folder = None if shared is None else shared / hashlib.sha256(endpoint.host.encode()).hexdigest()[:16]
+    folder = None if shared is None else shared / hashlib.sha256(_counted(endpoint).encode()).hexdigest()[:16]
     slots = None if folder is None else FileSlots(folder)
     most = endpoint.max_connections
     if not is_public(endpoint):

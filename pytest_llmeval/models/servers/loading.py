@@ -12,6 +12,7 @@ from typing import cast
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
@@ -84,7 +85,8 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
             await find_json_way(member.dialect, member.client)
         return verdict
 
-    verdicts = loop.wait(_examine_all(members, test))
+    names = _names(clients)
+    verdicts = loop.wait(_examine_all(members, names, test))
     living = [member for member in members if member.error is None]
     first, verdict = living[0], merged(verdicts)
     if len(living) > 1 and not embeds and verdict.probe is None:
@@ -93,7 +95,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
         _watch(member, arguments, verdict.probe)
     if verdict.does_nothing:
         raise ModelError(f"nothing of it can be used: {'; '.join(verdict.refusals)}")
-    absent = [client.endpoint.url for client in clients if client.endpoint.url not in verdicts]
+    absent = [name for name in names.values() if name not in verdicts]
     notes = (*verdict.notes, *(f"{url} does not answer: left out" for url in absent))
     verdict = dataclasses.replace(verdict, notes=notes)
     tokens = source or ("the server's own" if own is not None else None)
@@ -182,13 +184,22 @@ async def _check_is_the_same(member: Replica, arguments: ServerArguments, probe:
         )
 
 
-async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awaitable[Verdict]]) -> dict[str, Verdict]:
-    """The verdicts by URL. A server that dies meanwhile has none, unless it is the last."""
+def _names(clients: Sequence[Client]) -> dict[Endpoint, str]:
+    """What each endpoint is called: its URL, and where another has the same the variable that holds its key."""
+    endpoints = [client.endpoint for client in clients]
+    urls = [endpoint.url for endpoint in endpoints]
+    return {one: one.url if urls.count(one.url) == 1 else f"{one.url} ({one.api_key_env})" for one in endpoints}
+
+
+async def _examine_all(
+    members: Sequence[Replica], names: Mapping[Endpoint, str], test: Callable[[Replica], Awaitable[Verdict]]
+) -> dict[str, Verdict]:
+    """The verdicts by name. A server that dies meanwhile has none, unless it is the last."""
     found = await asyncio.gather(*map(test, members), return_exceptions=True)
     verdicts: dict[str, Verdict] = {}
     for member, verdict in zip(members, found, strict=True):
         if isinstance(verdict, Verdict):
-            verdicts[member.client.endpoint.url] = verdict
+            verdicts[names[member.client.endpoint]] = verdict
         elif isinstance(verdict, Unreachable):
             member.error = verdict
         else:
@@ -198,7 +209,7 @@ async def _examine_all(members: Sequence[Replica], test: Callable[[Replica], Awa
         assert members[0].error is not None
         raise members[0].error
     ways = {
-        (member.dialect.takes_text, verdicts[member.client.endpoint.url].scores, member.dialect.json_way)
+        (member.dialect.takes_text, verdicts[names[member.client.endpoint]].scores, member.dialect.json_way)
         for member in living
     }
     lengths = {member.dialect.vector_length for member in living}
@@ -248,7 +259,7 @@ def _identity(
 ) -> ModelIdentity:
     """What the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
     dialect, found = replicas[0].dialect, replicas[0].found
-    urls: list[JSON] = [replica.client.endpoint.url for replica in replicas]
+    urls: list[JSON] = [*dict.fromkeys(replica.client.endpoint.url for replica in replicas)]
     details: dict[str, JSON] = {
         "server": dialect.name,
         "version": found.version,

@@ -54,14 +54,13 @@ class LimitSamples:
                 suites.setdefault((item.file.info.name, item.model), []).append(item)
         kept: set[SampleKey] = set()
         for members in suites.values():
-            ranked = members if self._limit.first else sorted(members, key=_draw)
+            ranked = members if self._limit.first else sorted(members, key=self._draw)
             kept.update(item.key for item in ranked[: self._limit.count])
         return kept
 
-
-def _draw(item: SampleItem) -> bytes:
-    """A sample's place in a random order that no other sample, model, worker or run changes."""
-    return hashlib.sha256(f"0:{item.file.info.name}:{item.sample.id}".encode()).digest()
+    def _draw(self, item: SampleItem) -> bytes:
+        """A sample's place in a random order that no other sample, model, worker or run changes."""
+        return hashlib.sha256(f"{self._limit.seed}:{item.file.info.name}:{item.sample.id}".encode()).digest()
 
 
 class ShardTests:

@@ -19,13 +19,16 @@ __all__ = ["Limit", "Shard"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many samples of each suite run: ``count`` of them, the first or a seeded random choice."""
+    """How many samples of each suite run: ``count`` of them, the first or a random choice by ``seed``."""
 
     count: int
     first: bool = False
+    seed: int = 0
 
     def __str__(self) -> str:
-        return f"first:{self.count}" if self.first else str(self.count)
+        return (
+            f"first:{self.count}" if self.first else f"{self.count}:seed={self.seed}" if self.seed else str(self.count)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,10 @@ def address(value: str) -> str:
 
 
 def limit(value: str) -> Limit:
-    prefix, colon, count = value.rpartition(":")
-    if (colon and prefix != "first") or not re.fullmatch(r"[0-9]{1,9}", count) or int(count) == 0:
-        raise ValueError("expected N or first:N, with N above 0")
-    return Limit(int(count), first=bool(colon))
+    found = re.fullmatch(r"(first:)?([0-9]{1,9})|([0-9]{1,9}):seed=([0-9]{1,9})", value)
+    if found is None or int(found[2] or found[3]) == 0:
+        raise ValueError("expected N, N:seed=S or first:N, with N above 0")
+    return Limit(int(found[2] or found[3]), first=found[1] is not None, seed=int(found[4] or 0))
 
 
 def suite(value: str) -> str:

@@ -194,7 +194,8 @@ OPTIONS: tuple[Option, ...] = (
         name="limit",
         metavar="N",
         parse=parsers.limit,
-        help="Run N samples of each suite, a seeded random choice (first:N: the first N). A quick look, not a result.",
+        help="Run N samples of each suite, a seeded random choice: the same ones each time, or others with N:seed=2 "
+        "(first:N: the first N). A quick look, not a result.",
     ),
     Option(name="strict", kind="flag", help="A wrong answer fails its test."),
     Option(

@@ -75,7 +75,11 @@ class PromptSpec(Spec):
     system_delimiter: str | None = Field(
         None, description="Stands after the system text if there is no chat; by default prompt.fewshot.delimiter."
     )
-    delimiter: str = Field(" ", description="Stands between a prompt and an option, and before an example's answer.")
+    delimiter: str = Field(
+        " ",
+        description="Stands between a prompt and an option, and before an example's answer. The default is left out "
+        "before an option or answer that begins with white space.",
+    )
     prefix: str = Field(
         "",
         description="Template of the text with which the model's reply begins, such as 'Answer:'; in a chat the "

@@ -557,3 +557,30 @@ def test_a_reply_that_is_cut_for_the_judge_is_said_to_be() -> None:
         with pytest.raises(StopIteration) as stop:
             asking.send([GenerateResponse(text='{"polite": {"reason": "yes", "label": "pass"}}')])
         assert {name: value for name, value in stop.value.value.details.items() if name != "verdicts"} == expected
+
+
+def test_aspects_of_ours_and_of_ones_own_stand_beside_each_other() -> None:
+    found = AspectsSettings.model_validate({"aspects": ["accuracy", {"tone": "Is it polite?"}, "clarity"]})
+    assert found.aspects == {
+        "accuracy": ASPECTS["accuracy"],
+        "tone": "Is it polite?",
+        "clarity": ASPECTS["clarity"],
+    }
+    assert AspectsSettings.model_validate({"aspects": [{"accuracy": "Only the numbers."}]}).aspects == {
+        "accuracy": "Only the numbers."
+    }
+
+
+@pytest.mark.parametrize(
+    ("aspects", "message"),
+    [
+        (["accuracy", {"accuracy": "Again."}], "accuracy"),
+        (["accuracy", "tone"], "describe one of your own"),
+        (["accuracy", {"tone": "a", "wit": "b"}], "expected an aspect's name"),
+        (["accuracy", {"tone": 3}], "tone"),
+        ([["tone"]], "expected an aspect's name"),
+    ],
+)
+def test_aspects_that_cannot_be_rated(aspects: list[object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AspectsSettings.model_validate({"aspects": aspects})

@@ -121,15 +121,22 @@ _Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=_NAMES
 
 
 def _aspects(value: object) -> object:
-    """``[accuracy, clarity]`` as a mapping, each with its own description."""
-    if isinstance(value, list):
-        names = each_once("aspect")(tuple(value))
-        for place, name in enumerate(names):
-            if not isinstance(name, str) or name not in ASPECTS:
-                advice = f"{expected_one_of(str(name), ASPECTS)}; describe one of your own: {{{name}: …}}"
-                raise refuse_here(f"there is no aspect {quoted(str(name))}{advice}", place)
-        return {name: ASPECTS[name] for name in names}
-    return value
+    """``[accuracy, {tone: …}]`` as a mapping: those that are known with our descriptions, others with their own."""
+    if not isinstance(value, list):
+        return value
+    found: list[tuple[str, object]] = []
+    for place, entry in enumerate(value):
+        if isinstance(entry, dict) and len(entry) == 1:
+            found += entry.items()
+        elif isinstance(entry, str) and entry in ASPECTS:
+            found.append((entry, ASPECTS[entry]))
+        elif isinstance(entry, str):
+            advice = f"{expected_one_of(entry, ASPECTS)}; describe one of your own: {{{entry}: …}}"
+            raise refuse_here(f"there is no aspect {quoted(entry)}{advice}", place)
+        else:
+            raise refuse_here(f"found {describe(entry)}, expected an aspect's name, or {{name: description}}", place)
+    each_once("aspect")(tuple(name for name, _ in found))
+    return dict(found)
 
 
 class AspectsSettings(PromptedSettings):
@@ -137,11 +144,12 @@ class AspectsSettings(PromptedSettings):
 
     kind: Literal["aspects"] = "aspects"
     scorer = "judge.aspects:AspectsScorer"
-    aspects: Annotated[dict[str, str], BeforeValidator(_aspects, json_schema_input_type=list[_Known] | _Described)] = (
-        Field(
-            default_factory=lambda: dict(ASPECTS),
-            description="What is rated: a list of accuracy, completeness and clarity, or names with descriptions.",
-        )
+    aspects: Annotated[
+        dict[str, str], BeforeValidator(_aspects, json_schema_input_type=list[_Known | _Described] | _Described)
+    ] = Field(
+        default_factory=lambda: dict(ASPECTS),
+        description="What is rated: names with descriptions, or a list of accuracy, completeness, clarity and of names "
+        "with descriptions.",
     )
     scale: Annotated[tuple[int, int], FROM_LIST] = Field((1, 5), description="The lowest and the highest rating.")
     n_iter: int = Field(
