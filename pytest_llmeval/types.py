@@ -96,7 +96,9 @@ class GenerateRequest:
     the schema, as text, that the reply is wanted to follow: a model that cannot be held to one leaves it aside.
     ``reasoning`` are the tags, pairs of an opening and a closing one, between which the model may reason before it
     answers: ``stop`` applies behind them only, and what stands between them is split off when the reply arrives.
-    Without tags nothing is split off.
+    Without tags nothing is split off. ``top_k`` keeps so many of the likeliest tokens where tokens are sampled, and 0
+    all. ``repetition_penalty`` makes tokens less likely that stand in the prompt or the reply already, also in greedy
+    decoding, and 1 does nothing (Keskar et al. 2019, as in transformers).
     """
 
     prompt: Prompt
@@ -108,6 +110,8 @@ class GenerateRequest:
     epoch: int = 0
     json_schema: str = ""
     reasoning: tuple[tuple[str, str], ...] = ()
+    top_k: int = 0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -317,6 +317,8 @@ class Backend:
         seed: int = ...,
         top_p: float = ...,
         epoch: int = ...,
+        top_k: int = ...,
+        repetition_penalty: float = ...,
     ) -> GenerateResponse: ...
     def generate(
         self, requests: Prompt | Sequence[GenerateRequest], /, **settings: Any

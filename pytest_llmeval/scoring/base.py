@@ -285,6 +285,8 @@ def reply_request(
         temperature=generate.temperature,
         seed=generate.seed,
         top_p=generate.top_p,
+        top_k=generate.used_top_k,
+        repetition_penalty=generate.repetition_penalty,
     )
 
 

@@ -247,3 +247,11 @@ def test_a_reply_that_is_a_text_and_no_more_is_kept_as_ever() -> None:
     assert not later.keys() & plain.keys()
     data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="", **later)))  # type: ignore[arg-type]
     assert later.keys() <= json.loads(data)["reply"].keys()
+
+
+def test_settings_that_came_later_are_in_a_key_where_they_decide_something() -> None:
+    plain = GenerateRequest("q")
+    changed = [replace(plain, top_k=5), replace(plain, repetition_penalty=1.2)]
+    assert len({Question("m", one).key for one in (plain, *changed)}) == 3
+    assert not {"top_k", "repetition_penalty"} & json.loads(Question("m", plain).text).keys()
+    assert json.loads(Question("m", changed[0]).text)["top_k"] == 5

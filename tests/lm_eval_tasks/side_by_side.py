@@ -91,6 +91,10 @@ def as_arguments(request: Request) -> tuple[Any, ...]:
     }
     if request.top_p != 1.0:
         made["top_p"] = request.top_p
+    if request.top_k:
+        made["top_k"] = request.top_k
+    if request.repetition_penalty != 1:
+        made["repetition_penalty"] = request.repetition_penalty
     return request.prompt, made
 
 
@@ -105,6 +109,10 @@ def normal_arguments(arguments: Sequence[Any]) -> tuple[Any, ...]:
         settings.setdefault("temperature", 0.0)
         if settings.get("num_beams") == 1:
             del settings["num_beams"]
+        if not settings["do_sample"] or settings.get("top_k") in (0, -1):
+            settings.pop("top_k", None)  # transformers does not look at it then
+        if settings.get("repetition_penalty") == 1:
+            del settings["repetition_penalty"]
         return arguments[0], settings
     return tuple(arguments)
 

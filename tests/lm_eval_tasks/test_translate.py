@@ -257,6 +257,45 @@ def test_greedy_decoding_by_lm_evals_rules(tmp_path: Path) -> None:
     assert sampled == {"max_tokens": 5, "stop": [], "temperature": 0.8, "top_p": 0.95}
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("{do_sample: false, top_k: 50}", {}),
+        ("{top_k: 50}", {}),
+        ("{do_sample: false, top_p: 0.9, top_k: 50, temperature: 0.7}", {}),
+        ("{do_sample: true, temperature: 0.7, top_k: 50}", {"top_k": 50}),
+        ("{do_sample: true, temperature: 0.7, top_k: 0}", {}),
+        ("{do_sample: true, temperature: 0.7, top_k: -1}", {}),
+        ("{do_sample: false, repetition_penalty: 1.0}", {}),
+        ("{do_sample: false, repetition_penalty: 1.2}", {"repetition_penalty": 1.2}),
+        ("{do_sample: true, temperature: 1, repetition_penalty: 2}", {"repetition_penalty": 2.0}),
+    ],
+)
+def test_top_k_and_a_penalty_as_transformers_take_them(tmp_path: Path, settings: str, expected: dict[str, Any]) -> None:
+    """lm-eval hands both on: without sampling, ``top_k`` does nothing there, and a penalty does."""
+    text = REPLY.replace('generation_kwargs: {until: ["\\n"], max_gen_toks: 8}', f"generation_kwargs: {settings}")
+    made = native(text, tmp_path)["generate"]
+    assert {key: value for key, value in made.items() if key in ("top_k", "top_p", "repetition_penalty")} == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            "{top_k: many}",
+            "generation_kwargs.top_k: found 'many' (text), expected a whole number of at least 1, or 0 or -1",
+        ),
+        (
+            "{repetition_penalty: 0}",
+            "generation_kwargs.repetition_penalty: found 0 (a whole number), expected a number ab",
+        ),
+    ],
+)
+def test_sampling_that_cannot_be(tmp_path: Path, settings: str, message: str) -> None:
+    text = REPLY.replace('generation_kwargs: {until: ["\\n"], max_gen_toks: 8}', f"generation_kwargs: {settings}")
+    assert message in refusal(text, tmp_path)
+
+
 def local(folder: Path, text: str, rows: list[dict[str, Any]]) -> Path:
     """A task over rows of this folder. Its file is looked for in the current one, as lm-eval does."""
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

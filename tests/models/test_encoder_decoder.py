@@ -283,6 +283,17 @@ def test_equals_greedy_by_hand(model: HuggingFaceModel) -> None:
     assert len(texts) > 2
 
 
+def test_a_penalty_of_repetition_counts_what_the_decoder_wrote(model: HuggingFaceModel) -> None:
+    for prompt in PROMPTS:
+        tokens = torch.tensor([model._encoder.prompt(prompt)])
+        start = model.model.config.decoder_start_token_id
+        ends = {"eos_token_id": model.tokenizer.eos_token_id, "decoder_start_token_id": start}
+        with torch.no_grad():
+            made = model.model.generate(tokens, max_new_tokens=12, do_sample=False, repetition_penalty=1.7, **ends)
+        expected = model.tokenizer.decode(made[0, 1:], skip_special_tokens=True)
+        assert model.generate(prompt, max_tokens=12, repetition_penalty=1.7).text == expected
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_texts_do_not_depend_on_batches(folder: Path, model: HuggingFaceModel, temperature: float) -> None:
     requests = [GenerateRequest(prompt, n, (), temperature, seed=3) for prompt in PROMPTS for n in (4, 12)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import TopPLogitsWarper
+from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.huggingface.generation.writer import seed_of
@@ -176,6 +176,49 @@ def test_top_p_in_a_batch_is_top_p_alone(any_model: HuggingFaceModel) -> None:
     assert written(any_model.generate([smallest])[0]).text == any_model.generate(PROMPTS[0], max_tokens=6).text
 
 
+def theirs(model: HuggingFaceModel, prompt: str, **settings: object) -> str:
+    """What transformers' own ``generate`` writes after one prompt, in at most 16 tokens."""
+    tokens = torch.tensor([model._encoder.prompt(prompt)])
+    settings |= {"attention_mask": torch.ones_like(tokens)}  # else it takes BOS for padding
+    with torch.no_grad():
+        made = model.model.generate(
+            tokens, max_new_tokens=16, pad_token_id=0, eos_token_id=model.tokenizer.eos_token_id, **settings
+        )
+    return str(model.tokenizer.decode(made[0, tokens.shape[1] :], skip_special_tokens=True))
+
+
+@pytest.mark.parametrize("penalty", [1.1, 2.0, 0.8])
+def test_a_penalty_of_repetition_is_transformers_own(any_model: HuggingFaceModel, penalty: float) -> None:
+    """Greedy decoding too, in a batch with texts that have none."""
+    requests = [GenerateRequest(p, max_tokens=16, repetition_penalty=one) for p in PROMPTS for one in (penalty, 1.0)]
+    texts = [written(response).text for response in any_model.generate(requests)]
+    assert texts[::2] == [theirs(any_model, prompt, do_sample=False, repetition_penalty=penalty) for prompt in PROMPTS]
+    assert texts[1::2] == [written(any_model.generate([one])[0]).text for one in requests[1::2]]
+
+
+def test_top_k_keeps_what_transformers_keeps(gpt2: HuggingFaceModel) -> None:
+    prompt = gpt2._encoder.prompt("The")
+    with torch.no_grad():
+        logits = gpt2.model(torch.tensor([prompt])).logits[0, -1]
+    allowed = {gpt2.tokenizer.decode([i], skip_special_tokens=True) for i in logits.topk(4).indices.tolist()}
+    requests = [GenerateRequest("The", max_tokens=1, temperature=2.0, top_k=4, seed=seed) for seed in range(100)]
+    assert {written(r).text for r in gpt2.generate(requests)} == allowed
+    greedy, plain = gpt2.generate([GenerateRequest("The", top_k=4, max_tokens=5), GenerateRequest("The", max_tokens=5)])
+    assert written(greedy).text == written(plain).text, "without sampling it does nothing"
+
+
+def test_top_k_comes_before_top_p(gpt2: HuggingFaceModel) -> None:
+    """As in transformers: what is left by top-k has its probabilities anew when top-p looks at them."""
+    prompt = torch.tensor([gpt2._encoder.prompt("The")])
+    with torch.no_grad():
+        logits = gpt2.model(prompt).logits[0, -1].double()[None] / 2.0
+    kept = TopPLogitsWarper(0.7)(prompt, TopKLogitsWarper(5)(prompt, logits))[0]
+    allowed = {gpt2.tokenizer.decode([i], skip_special_tokens=True) for i in kept.isfinite().nonzero()[:, 0].tolist()}
+    requests = [GenerateRequest("The", max_tokens=1, temperature=2.0, top_k=5, top_p=0.7, seed=s) for s in range(200)]
+    assert {written(r).text for r in gpt2.generate(requests)} == allowed
+    assert len(allowed) < 5
+
+
 def test_prompt_and_new_tokens_must_fit(gpt2: HuggingFaceModel) -> None:
     fits, too_long, far_too_long = gpt2.generate(
         [GenerateRequest("!" * n, max_tokens=28) for n in (100, 101, 300)],
@@ -194,6 +237,12 @@ def test_prompt_and_new_tokens_must_fit(gpt2: HuggingFaceModel) -> None:
         (GenerateRequest("a", temperature=-1.0), "temperature is -1.0"),
         (GenerateRequest("Hi", max_tokens=2, top_p=0.0), "top_p is 0.0: expected a number above 0, at most 1"),
         (GenerateRequest("Hi", max_tokens=2, top_p=math.nan), "top_p is nan"),
+        (GenerateRequest("Hi", max_tokens=2, top_k=-1), "top_k is -1: expected 1 or more, or 0 for all tokens"),
+        (
+            GenerateRequest("Hi", max_tokens=2, repetition_penalty=0.0),
+            "repetition_penalty is 0.0: expected a number abov",
+        ),
+        (GenerateRequest("Hi", max_tokens=2, repetition_penalty=math.inf), "repetition_penalty is inf"),
         (GenerateRequest("\udfff", max_tokens=2), "U+DFFF"),
         (GenerateRequest((Message(role="user", content="Hi"),), max_tokens=2), "no chat template"),
     ],

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -199,6 +200,22 @@ def test_settings_are_offered_by_name(module: str) -> None:
     (response,) = model.generate([request])
     assert isinstance(response, GenerateResponse)
     assert response.text == "3 ['#'] 0.5 7 []"
+
+
+def test_top_k_is_offered_where_a_suite_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search's own ``top_k`` stays what it is."""
+    (tmp_path / "search_by_k.py").write_text(
+        "def f(prompt, top_k=5, repetition_penalty=None):\n    return f'{top_k} {repetition_penalty}'\n"
+        "def needs(prompt, top_k):\n    return str(top_k)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    model = load("python:search_by_k:f")
+    requests = [GenerateRequest("x"), GenerateRequest("x", top_k=9, repetition_penalty=1.3)]
+    assert [cast("GenerateResponse", one).text for one in model.generate(requests)] == ["5 None", "9 1.3"]
+    with pytest.raises(ModelError, match="missing a required argument: 'top_k'"):
+        load("python:search_by_k:needs")
+    given = load("python:search_by_k:needs?top_k=3")
+    assert [cast("GenerateResponse", one).text for one in given.generate(requests)] == ["3", "3"]
 
 
 def test_who_takes_no_stop_strings_is_cut(module: str) -> None:

@@ -53,6 +53,9 @@ NO_PARTS: dict[str, Changes] = {
     "another order": {("dataset", "shuffle_seed"): 3},
     "the same examples in another file": {("prompt", "fewshot", "path"): "same.jsonl"},
     "clusters": {("cluster",): "ask"},
+    "all rows": {("dataset", "where"): "note == 'x'"},
+    "top_k without sampling": {("generate",): {"top_k": 5}},
+    "a penalty that does nothing": {("generate",): {"repetition_penalty": 1.0}},
 }
 LETTERED: Changes = {("prompt", "template"): "{{ question }} ({{ hint }})\n{{ lettered_choices }}"}
 PARTS: dict[str, tuple[Changes, set[str]]] = {
@@ -89,6 +92,25 @@ def test_what_is_generated_is_of_the_prompt(tmp_path: Path) -> None:
     other, after = parts_of(tmp_path, {**number, ("generate",): {"max_tokens": 5}})
     assert suite != other
     assert {name for name in before if before[name] != after[name]} == {"prompt"}
+
+
+@pytest.mark.parametrize("setting", [{"repetition_penalty": 1.2}, {"temperature": 1.0, "top_k": 5}])
+def test_sampling_is_of_the_prompt_where_it_decides_replies(tmp_path: Path, setting: dict[str, Any]) -> None:
+    number: Changes = {("score",): "number"}
+    plain = {name: value for name, value in setting.items() if name == "temperature"}
+    suite, before = parts_of(tmp_path, {**number, ("generate",): plain})
+    other, after = parts_of(tmp_path, {**number, ("generate",): setting})
+    assert suite != other
+    assert {name for name in before if before[name] != after[name]} == {"prompt"}
+
+
+def test_answers_of_a_second_file_are_the_same_questions(tmp_path: Path) -> None:
+    rows = [{"id": f"q{place}", **row} for place, row in enumerate(ROWS)]
+    answers = {row["id"]: {"answer": row["answer"]} for row in rows}
+    (tmp_path / "answers.json").write_text(json.dumps(answers))
+    apart = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
+    joined: Changes = {("dataset", "join"): {"path": "answers.json", "on": "id"}}
+    assert parts_of(tmp_path, joined, rows=apart) == parts_of(tmp_path, rows=rows)
 
 
 @pytest.mark.parametrize("column", ["ask", "options", "answer"])

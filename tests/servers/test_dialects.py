@@ -413,6 +413,56 @@ def test_users_fields_come_last() -> None:
     assert (client.bodies[0]["top_k"], client.bodies[0]["limit"]) == (5, 256)
 
 
+SAMPLED = GenerateRequest(CHAT, temperature=0.7, top_k=40, repetition_penalty=1.2)
+PENALTIES = {"vllm": "repetition_penalty", "sglang": "repetition_penalty"}
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "llama-server", "llama-cpp-python"])
+@pytest.mark.parametrize("prompt", [CHAT, "Once"])
+def test_top_k_and_a_penalty_by_the_servers_own_names(name: str, prompt: Any) -> None:
+    def reply(body: Mapping[str, Any]) -> Any:
+        if "messages" in body:
+            return chat_reply(content="a")
+        return {"content": "a", "choices": [{"text": "a", "finish_reason": "stop"}]}
+
+    _, client = generate(name, reply, replace(SAMPLED, prompt=prompt))
+    penalty = PENALTIES.get(name, "repeat_penalty")
+    assert (client.bodies[0]["top_k"], client.bodies[0][penalty]) == (40, 1.2)
+    assert client.bodies[0].get("repeat_last_n") == (-1 if name == "llama-server" else None), "it counts all tokens"
+    _, client = generate(name, reply, GenerateRequest(prompt))
+    assert (client.bodies[0]["top_k"], client.bodies[0][penalty]) == ((-1 if name == "sglang" else 0), 1.0)
+    assert "repeat_last_n" not in client.bodies[0]
+
+
+def test_top_k_and_a_penalty_among_the_options_of_ollama() -> None:
+    reply = {"message": {"content": "a"}, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 1}
+    _, client = generate("ollama", reply, SAMPLED)
+    options = client.bodies[0]["options"]
+    assert (options["top_k"], options["repeat_penalty"], options["repeat_last_n"]) == (40, 1.2, -1)
+
+
+def test_anthropic_has_top_k() -> None:
+    text = anthropic_reply({"type": "text", "text": "a"})
+    _, client = generate("anthropic", text, replace(SAMPLED, repetition_penalty=1.0))
+    assert client.bodies[0]["top_k"] == 40
+    _, client = generate("anthropic", text, GenerateRequest(CHAT))
+    assert "top_k" not in client.bodies[0]
+
+
+def test_which_servers_have_which_setting() -> None:
+    both = {"top_k", "repetition_penalty"}
+    assert {name: set(dialect.sampling_names) for name, dialect in DIALECT_CLASSES.items()} == {
+        "vllm": both,
+        "sglang": both,
+        "llama-server": both,
+        "llama-cpp-python": both,
+        "ollama": both,
+        "anthropic": {"top_k"},
+        "openai": set(),
+        "generic": set(),
+    }
+
+
 def test_begun_turn_is_continued() -> None:
     prompt = (*CHAT, Message(role="assistant", content="The answer is"))
     for name in ("vllm", "sglang"):

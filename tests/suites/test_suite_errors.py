@@ -115,7 +115,8 @@ NOT_A_SUITE = {
     ),
     "unknown key like none": (
         HEAD + ONE + "generate: {zzz: 1}\n",
-        "4: unknown key 'zzz' in generate; expected one of max_tokens, stop, temperature, top_p, seed, reasoning",
+        "4: unknown key 'zzz' in generate; expected one of max_tokens, stop, temperature, top_p, top_k, "
+        "repetition_penalty, seed, reasoning",
     ),
     "unknown key like none at the top": (
         HEAD + ONE + "zzz: 1\n",

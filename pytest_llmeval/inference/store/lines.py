@@ -145,6 +145,10 @@ def _request_to_json(request: StoredRequest) -> dict[str, Any]:
         del made["json_schema"]
     if made.get("reasoning") in ((), DEFAULT_TAGS):
         del made["reasoning"]
+    if made.get("top_k") == 0:
+        del made["top_k"]
+    if made.get("repetition_penalty") == 1:
+        del made["repetition_penalty"]
     if type(request) is not kind.request:
         made["class"] = f"{type(request).__module__}.{type(request).__qualname__}"
         if others := sorted(getattr(request, "__dict__", {}).keys() - {*names}):

@@ -364,7 +364,12 @@ class HuggingFaceModel(Backend):
             plan = GenerationPlan(request.max_tokens, request.stop, *(sampling if request.temperature > 0 else ()))
             tags = request.reasoning or DEFAULT_TAGS
             plan = dataclasses.replace(
-                plan, reasoning=request.reasoning, opened=opened, tag_tokens=self._tag_tokens(tags)
+                plan,
+                reasoning=request.reasoning,
+                opened=opened,
+                tag_tokens=self._tag_tokens(tags),
+                top_k=request.top_k if request.temperature > 0 else 0,
+                repetition_penalty=request.repetition_penalty,
             )
             members.setdefault(Text(prompt, plan), []).append(index)
         listener(responses)
@@ -408,6 +413,10 @@ class HuggingFaceModel(Backend):
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
         if not 0 < request.top_p <= 1:
             raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
+        if request.top_k < 0:
+            raise RequestError(f"top_k is {request.top_k}: expected 1 or more, or 0 for all tokens")
+        if not (math.isfinite(request.repetition_penalty) and request.repetition_penalty > 0):
+            raise RequestError(f"repetition_penalty is {request.repetition_penalty}: expected a number above 0")
         text = self._encoder.render(request.prompt)
         prompt = self._encoder.prompt(text)
         self._check_room(len(prompt), request.max_tokens)

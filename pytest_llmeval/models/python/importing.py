@@ -21,6 +21,7 @@ from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import JSON
 
 __all__ = [
+    "IF_ASKED_FOR",
     "METHODS",
     "OWN_ARGUMENTS",
     "concurrency_of",
@@ -53,7 +54,11 @@ _PROMPT_NAMES = frozenset(
         "texts",
     )
 )
-_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch")
+_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", "top_k", "repetition_penalty")
+IF_ASKED_FOR: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1}
+"""Settings that a function gets only from a suite that has them, with the values that say nothing: its own ``top_k``
+may be another one, such as that of a search.
+"""
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
@@ -266,7 +271,7 @@ def is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> b
 def _check_arguments(
     signature: inspect.Signature, arguments: Mapping[str, JSON], model: str, name: str, *, takes_prompt: bool
 ) -> None:
-    settings = dict.fromkeys(offered_settings(signature, arguments)) if takes_prompt else {}
+    settings = dict.fromkeys(set(offered_settings(signature, arguments)) - IF_ASKED_FOR.keys()) if takes_prompt else {}
     try:
         signature.bind(*(("",) if takes_prompt else ()), **settings, **arguments)
     except TypeError as error:

@@ -14,6 +14,7 @@ from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python import calls
 from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome, is_async
 from pytest_llmeval.models.python.importing import (
+    IF_ASKED_FOR,
     METHODS,
     OWN_ARGUMENTS,
     find_object,
@@ -108,9 +109,10 @@ class CallableModel(Backend):
     """A function that takes a prompt and returns a text, sync or async; or a text with what else it says of it.
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
-    (max_tokens, stop, temperature, top_p, seed, epoch) those that it has a parameter for. Where it takes no ``stop``
-    its text is cut at the first stop string. ``bounds`` are those of its calls (see ``Calls``); where one runs at a
-    time, the model answers one by one. ``secrets`` are kept out of messages.
+    (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
+    that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string. ``bounds`` are
+    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one. ``secrets`` are kept out
+    of messages.
     """
 
     def __init__(
@@ -197,7 +199,9 @@ class CallableModel(Backend):
         )
 
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
-        settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered}
+        settings: dict[str, Any] = {
+            name: value for name in self._offered if (value := getattr(request, name)) != IF_ASKED_FOR.get(name)
+        }
         if "stop" in settings:
             settings["stop"] = list(settings["stop"])
         return {**settings, **self._arguments}

@@ -167,6 +167,17 @@ class GenerateSpec(Spec):
         le=1,
         description="Above temperature 0, sample from the likeliest tokens whose probabilities sum to this.",
     )
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        description="Above temperature 0, sample from so many of the likeliest tokens; at 0 it does nothing.",
+    )
+    repetition_penalty: float = Field(
+        1.0,
+        gt=0,
+        description="Above 1, tokens that stand in the prompt or the reply already are less likely, at temperature 0 "
+        "too; as in transformers. For local models, and for servers that have such a setting.",
+    )
     seed: int = Field(0, description="Decides what is sampled when the temperature is above 0.")
     reasoning: Annotated[Tags | None, BeforeValidator(_tags), WithJsonSchema(_TAGS_SCHEMA)] = Field(
         None,
@@ -180,10 +191,19 @@ class GenerateSpec(Spec):
         """The tags of reasoning; empty if replies are left whole."""
         return DEFAULT_TAGS if self.reasoning is None else self.reasoning
 
+    @property
+    def used_top_k(self) -> int:
+        """Return ``top_k`` if tokens are sampled, else 0: greedy decoding does not use it."""
+        return self.top_k or 0 if self.temperature > 0 else 0
+
     @model_serializer(mode="wrap")
     def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave ``reasoning`` out unless the suite has tags of its own: older fingerprints know no such key."""
+        """Return the values without keys that decide nothing here: older fingerprints know no such keys."""
         values: dict[str, Any] = handler(self)
+        if not self.used_top_k:
+            values.pop("top_k", None)
+        if self.repetition_penalty == 1:
+            values.pop("repetition_penalty", None)
         if not self.reasoning:
             values.pop("reasoning", None)
         return values

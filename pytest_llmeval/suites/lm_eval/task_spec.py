@@ -43,6 +43,23 @@ def _temperature(value: Any) -> float:
         raise expected_here("a number") from None
 
 
+def _top_k(value: Any) -> int | None:
+    """None where all tokens are kept: for null, 0 and -1, which lm-eval's models take for that."""
+    if value is None or (value in (0, -1) and not isinstance(value, bool)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise expected_here("a whole number of at least 1, or 0 or -1 for all tokens")
+    return value
+
+
+def _penalty(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise expected_here("a number above 0")
+    return float(value)
+
+
 def _one_beam(value: object) -> object:
     if value != 1:
         raise expected_here("1; replies are written token by token")
@@ -115,6 +132,8 @@ class GenerationKwargs(Spec):
     do_sample: bool | None = None
     temperature: Annotated[float, BeforeValidator(_temperature)] = 0.0
     top_p: Any = None
+    top_k: Annotated[int | None, BeforeValidator(_top_k)] = None
+    repetition_penalty: Annotated[float | None, BeforeValidator(_penalty)] = None
     num_beams: Annotated[Any, AfterValidator(_one_beam)] = 1
     max_gen_toks: Any = None
     max_new_tokens: Any = None

@@ -200,7 +200,11 @@ def _generation(task: TaskFile) -> dict[str, tuple[Any, Keys]]:
     }
     if temperature > 0 and given.top_p is not None:
         settings["top_p"] = (given.top_p, (*_GENERATION, "top_p"))
-    elif temperature <= 0 and given.top_p not in (None, 1):
+    elif temperature <= 0 and given.top_p not in (None, 1) and given.do_sample is None:
         message = "greedy decoding takes the likeliest token; set do_sample: true"
         raise task.error_at((*_GENERATION, "top_p"), message)
+    if temperature > 0 and given.top_k is not None:  # without sampling it does nothing, as in transformers
+        settings["top_k"] = (given.top_k, (*_GENERATION, "top_k"))
+    if given.repetition_penalty not in (None, 1):  # which transformers applies to greedy replies too
+        settings["repetition_penalty"] = (given.repetition_penalty, (*_GENERATION, "repetition_penalty"))
     return settings

@@ -46,7 +46,11 @@ def generate_rows(
     config.max_new_tokens = max(plan.max_tokens for plan in plans)
     for name, value in runner.generation_settings.items():
         setattr(config, name, value)
-    rows = [Writer(runner.tokenizer, prompt, plan, runner.ends) for prompt, plan in zip(prompts, plans, strict=True)]
+    start = runner.generation_settings.get("decoder_start_token_id")  # the reply of a decoder begins with it alone
+    rows = [
+        Writer(runner.tokenizer, prompt, plan, runner.ends, before=None if start is None else (start,))
+        for prompt, plan in zip(prompts, plans, strict=True)
+    ]
     seconds = Seconds()
     results: dict[int, Generated] = {}
 

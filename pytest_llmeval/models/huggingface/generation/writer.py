@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from transformers import TopPLogitsWarper
+from transformers import RepetitionPenaltyLogitsProcessor, TopKLogitsWarper, TopPLogitsWarper
 
 from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.text.reasoning import Tags, cut_behind_reasoning, split_reasoning
@@ -26,7 +26,8 @@ class GenerationPlan:
 
     ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it. Stop strings apply
     behind what stands between tags of ``reasoning``; the prompt has ``opened`` one. ``tag_tokens`` are special tokens
-    that tags are made of, with their texts.
+    that tags are made of, with their texts. ``top_k`` and ``repetition_penalty`` are as in transformers; 0 and 1 do
+    nothing.
     """
 
     max_tokens: int
@@ -38,6 +39,8 @@ class GenerationPlan:
     reasoning: Tags = ()
     opened: str = ""
     tag_tokens: tuple[tuple[int, str], ...] = ()
+    top_k: int = 0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,22 @@ class Writer:
     """Follows one row until an end-of-text token, a stop string, its limit, or logits that are not numbers."""
 
     def __init__(
-        self, tokenizer: Tokenizer, prompt: Sequence[int], plan: GenerationPlan, ends: Collection[int]
+        self,
+        tokenizer: Tokenizer,
+        prompt: Sequence[int],
+        plan: GenerationPlan,
+        ends: Collection[int],
+        *,
+        before: Sequence[int] | None = None,
     ) -> None:
+        """``before`` are the tokens before the reply that a penalty of repetition counts; by default the prompt's."""
         self.tokens: list[int] = []
         self.is_done = False
         self.saw_nan = False
         self.temperature = plan.temperature
-        self.top_p = plan.top_p
+        self.top_p, self.top_k = plan.top_p, plan.top_k
+        self.repetition_penalty = plan.repetition_penalty
+        self._before = tuple(prompt if before is None else before)
         self._tokenizer = tokenizer
         self._plan = plan
         self._has_stopped = False
@@ -100,6 +112,11 @@ class Writer:
         if self._random is None:
             raise ValueError("a greedy row draws nothing")
         return self._random.random()
+
+    @property
+    def context(self) -> list[int]:
+        """The tokens that a penalty of repetition counts."""
+        return [*self._before, *self.tokens]
 
     def add(self, token: int) -> None:
         """The model's next token; ignored once the text has ended."""
@@ -178,8 +195,10 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
 
     Draws invert the distribution function in float64 on the CPU with one number of the row's own. A row whose logits
     are not numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.
-    ``top_p`` is done after the temperature, by transformers' ``TopPLogitsWarper``.
+    A penalty of repetition is done before the choice, ``top_k`` and ``top_p`` after the temperature, by transformers'
+    own classes and in their order.
     """
+    logits = _penalized(logits, writers)
     best = logits.argmax(-1)  # torch takes NaN for the largest number
     tokens: list[int] = best.tolist()
     largest: list[float] = logits.gather(-1, best[:, None])[:, 0].tolist()
@@ -196,8 +215,7 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
         temperatures = torch.tensor([[writers[i].temperature] for i in sampled], dtype=torch.float64)
         rows = (rows - rows.amax(-1, keepdim=True)) / temperatures
         for place, i in enumerate(sampled):
-            if writers[i].top_p < 1:
-                rows[place] = _nucleus(rows[place], writers[i].top_p)
+            rows[place] = _warped(rows[place], writers[i])
         sums = rows.softmax(-1).cumsum(-1)
         draws = torch.tensor([[writers[i].draw()] for i in sampled], dtype=torch.float64)
         total = sums[:, -1:].contiguous()
@@ -208,8 +226,27 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
     return tokens
 
 
-def _nucleus(row: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The row's logits (vocabulary,), -inf for what the likeliest tokens, which together reach ``top_p``, leave out."""
-    warp: Any = TopPLogitsWarper(top_p)
-    kept: torch.Tensor = warp(None, row[None])[0]
-    return kept
+def _penalized(logits: torch.Tensor, writers: Sequence[Writer]) -> torch.Tensor:
+    """The logits (rows, vocabulary) with each row's penalty of repetition; they themselves where no row has one."""
+    places = [place for place, one in enumerate(writers) if one.repetition_penalty != 1 and not one.is_done]
+    if not places:
+        return logits
+    logits = logits.float().clone()
+    for place in places:
+        one = writers[place]
+        penalize: Any = RepetitionPenaltyLogitsProcessor(one.repetition_penalty)
+        context = torch.tensor([one.context], dtype=torch.long, device=logits.device)
+        logits[place] = penalize(context, logits[place][None])[0]
+    return logits
+
+
+def _warped(row: torch.Tensor, writer: Writer) -> torch.Tensor:
+    """The row's logits (vocabulary,), -inf for what ``top_k`` and ``top_p`` leave out."""
+    kept = row[None]
+    if writer.top_k:
+        keep_likeliest: Any = TopKLogitsWarper(writer.top_k)
+        kept = keep_likeliest(None, kept)
+    if writer.top_p < 1:
+        keep_nucleus: Any = TopPLogitsWarper(writer.top_p)
+        kept = keep_nucleus(None, kept)
+    return kept[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.dialects.base import Dialect, Found, Written, as_messages, choose_model
@@ -23,6 +24,7 @@ class Anthropic(Dialect):
 
     name = "anthropic"
     why_no_scores = "the hosted Anthropic API gives no log-likelihoods"
+    sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k"}
     takes_text = False
     continues_chat = True
     is_hosted = True
@@ -51,6 +53,7 @@ class Anthropic(Dialect):
             fields["system"] = system
         if request.top_p != 1:
             fields["top_p"] = request.top_p
+        fields |= self.sampling(request)
         if stop := [string for string in request.stop if string.strip()]:  # white space alone is refused
             fields["stop_sequences"] = list(stop)
         reply, seconds = await self.post(client, "/messages", fields)

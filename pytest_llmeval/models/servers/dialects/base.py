@@ -194,6 +194,10 @@ class Dialect(ABC):
     """Whether it continues a last turn of the assistant; else such a chat has to be rendered here."""
     num_together: ClassVar[int] = 1
     """How many log-likelihoods one request may ask for."""
+    sampling_names: ClassVar[Mapping[str, str]] = {}
+    """What it calls ``top_k`` and ``repetition_penalty``, where it has them."""
+    with_penalty: ClassVar[Mapping[str, JSON]] = {}
+    """What else a penalty of repetition needs to count all tokens, as transformers' does."""
     is_hosted: ClassVar[bool] = False
     """Whether it is a company's API, where each reply costs money and a name stands for weights that may change."""
 
@@ -219,6 +223,15 @@ class Dialect(ABC):
     @abstractmethod
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         """Have the model write a text. Raises ``RequestError``."""
+
+    def sampling(self, request: GenerateRequest) -> dict[str, JSON]:
+        """Return ``top_k`` and ``repetition_penalty`` as the server names them, where the request has them."""
+        fields: dict[str, JSON] = {}
+        if request.top_k and "top_k" in self.sampling_names:
+            fields[self.sampling_names["top_k"]] = request.top_k
+        if request.repetition_penalty != 1 and "repetition_penalty" in self.sampling_names:
+            fields |= {self.sampling_names["repetition_penalty"]: request.repetition_penalty, **self.with_penalty}
+        return fields
 
     async def generate(self, client: Client, request: GenerateRequest, opened: str = "") -> GenerateResponse:
         """The reply to a request, cut at its first stop string behind the reasoning. Raises ``RequestError``.

@@ -105,6 +105,7 @@ class CompletionsDialect(Dialect):
             "temperature": request.temperature,
             "seed": seed_of(request),
             **self.plain_sampling,
+            **self.sampling(request),
         }
         if request.top_p != 1:
             fields["top_p"] = request.top_p

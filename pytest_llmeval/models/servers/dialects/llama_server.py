@@ -44,6 +44,8 @@ class LlamaServer(CompletionsDialect):
 
     name = "llama-server"
     scores = "ids"
+    sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repeat_penalty"}
+    with_penalty: ClassVar[Mapping[str, JSON]] = {"repeat_last_n": -1}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {
         "top_k": 0,
         "min_p": 0.0,
@@ -87,6 +89,7 @@ class LlamaServer(CompletionsDialect):
             "stop": list(request.stop),
             "cache_prompt": True,
             **self.plain_sampling,
+            **self.sampling(request),
         }
         reply, seconds = await self.post(client, "//completion", fields)
         _check_whole(reply)

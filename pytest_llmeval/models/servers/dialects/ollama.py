@@ -34,6 +34,8 @@ class Ollama(CompletionsDialect):
 
     name = "ollama"
     why_no_scores = "Ollama gives no log-likelihoods of a prompt's tokens"
+    sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repeat_penalty"}
+    with_penalty: ClassVar[Mapping[str, JSON]] = {"repeat_last_n": -1}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
     embedding_path = "//api/embed"
     format_field = "format"
@@ -78,6 +80,7 @@ class Ollama(CompletionsDialect):
             "top_p": request.top_p,
             "seed": seed_of(request),
             **self.plain_sampling,
+            **self.sampling(request),
         }
         if request.stop:
             options["stop"] = list(request.stop)

@@ -40,6 +40,7 @@ class SGLang(CompletionsDialect):
     scores = "ids"
     continues_chat = True
     # Where a request leaves these out, SGLang takes them from the checkpoint's generation_config.json.
+    sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:

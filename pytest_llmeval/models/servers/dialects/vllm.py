@@ -51,6 +51,7 @@ class VLLM(CompletionsDialect):
     continues_chat = True
     heeds_max_length = True
     # Where a request leaves these out, vLLM takes them from the checkpoint's generation_config.json.
+    sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {"return_tokens_as_token_ids": True}
