@@ -429,7 +429,7 @@ def _length(requests: Sequence[Request]) -> int:
 
 
 def _without_delimiter(request: Request, delimiter: str) -> Request:
-    """The request without the delimiter where the option, or target, behind it begins with white space of its own."""
+    """Return the request without the delimiter if the option (or target) behind it begins with white space."""
     if isinstance(request, LoglikelihoodRequest):
         option = request.continuation.removeprefix(delimiter)
         if option != request.continuation and option[:1].isspace():

@@ -75,7 +75,9 @@ def test_what_cannot_be_used_is_said_once(capitals: pytest.Pytester, options: li
 def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     capitals.makeini("[pytest]\nllm_limit = few")
     result = capitals.runpytest("capitals.yaml")
-    result.stderr.fnmatch_lines(["ERROR: llm_limit in tox.ini: expected N or first:N, with N above 0, found 'few'"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: llm_limit in tox.ini: expected N, N:seed=S or first:N, with N above 0, found 'few'"]
+    )
     capitals.makeini("[pytest]\nllm_batch_size = few")
     assert capitals.runpytest("capitals.yaml").ret == 4
     monkeypatch.setenv("PYTEST_LLM_BATCH_SIZE", "lots")

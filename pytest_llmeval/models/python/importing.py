@@ -56,8 +56,9 @@ _PROMPT_NAMES = frozenset(
 )
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", "top_k", "repetition_penalty")
 IF_ASKED_FOR: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1}
-"""Settings that a function gets only from a suite that has them, with the values that say nothing: its own ``top_k``
-may be another one, such as that of a search.
+"""Settings (with their neutral values) that a function gets only if the suite sets them.
+
+A function's own ``top_k`` may mean something else, such as the number of results of a search.
 """
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""

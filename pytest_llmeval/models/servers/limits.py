@@ -248,12 +248,10 @@ _limits_lock = threading.Lock()
 
 
 def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
-    """The limit of the endpoint's host; one for all models on it. ``shared`` is the folder of the session's processes.
+    """Return the limit of the endpoint's host, which all models on it share; hosted APIs have one for each key.
 
-    A hosted API counts the requests of each key.
-
-    ``max_connections`` is the width of a server of one's own, and the most of a hosted one; of several models on one
-    host the smallest counts.
+    ``shared`` is the folder of the session's processes. ``max_connections`` is the width of a server of one's own, and
+    the upper bound for a hosted one; the smallest of several models on one host counts.
     """
     with _limits_lock:
         key = (_counted(endpoint), shared)
@@ -266,6 +264,7 @@ def limit_for(endpoint: Endpoint, shared: Path | None) -> Limit:
 
 
 def _counted(endpoint: Endpoint) -> str:
+    """Return the name of what a limit counts for: a host, and on hosted APIs also the variable that holds the key."""
     return f"{endpoint.host} {endpoint.api_key_env}" if is_public(endpoint) else endpoint.host
 
 

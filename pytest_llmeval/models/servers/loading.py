@@ -185,7 +185,7 @@ async def _check_is_the_same(member: Replica, arguments: ServerArguments, probe:
 
 
 def _names(clients: Sequence[Client]) -> dict[Endpoint, str]:
-    """What each endpoint is called: its URL, and where another has the same the variable that holds its key."""
+    """Return each endpoint's name: its URL, with the variable of its key if another endpoint has the same URL."""
     endpoints = [client.endpoint for client in clients]
     urls = [endpoint.url for endpoint in endpoints]
     return {one: one.url if urls.count(one.url) == 1 else f"{one.url} ({one.api_key_env})" for one in endpoints}
@@ -194,7 +194,7 @@ def _names(clients: Sequence[Client]) -> dict[Endpoint, str]:
 async def _examine_all(
     members: Sequence[Replica], names: Mapping[Endpoint, str], test: Callable[[Replica], Awaitable[Verdict]]
 ) -> dict[str, Verdict]:
-    """The verdicts by name. A server that dies meanwhile has none, unless it is the last."""
+    """Return the verdicts by name, without servers that died meanwhile; if all did, raise the first one's error."""
     found = await asyncio.gather(*map(test, members), return_exceptions=True)
     verdicts: dict[str, Verdict] = {}
     for member, verdict in zip(members, found, strict=True):

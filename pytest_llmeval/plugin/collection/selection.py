@@ -59,7 +59,7 @@ class LimitSamples:
         return kept
 
     def _draw(self, item: SampleItem) -> bytes:
-        """A sample's place in a random order that no other sample, model, worker or run changes."""
+        """Return a sample's place in a random order that no other sample, model, worker or run changes."""
         return hashlib.sha256(f"{self._limit.seed}:{item.file.info.name}:{item.sample.id}".encode()).digest()
 
 

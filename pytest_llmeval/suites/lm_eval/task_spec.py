@@ -44,7 +44,7 @@ def _temperature(value: Any) -> float:
 
 
 def _top_k(value: Any) -> int | None:
-    """None where all tokens are kept: for null, 0 and -1, which lm-eval's models take for that."""
+    """Return ``top_k``, or None for null, 0 and -1: lm-eval's models then keep all tokens."""
     if value is None or (value in (0, -1) and not isinstance(value, bool)):
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

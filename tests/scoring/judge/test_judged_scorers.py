@@ -460,7 +460,7 @@ HEAD = "suite: s\nsamples: [{question: q, target: t}]\nscore:\n"
         ("  aspects: {aspects: [clarity, clarity]}", ("4: score.aspects.aspects.1", "twice")),
         ("  aspects: {aspects: [clarty]}", ("4: score.aspects.aspects.0", "there is no aspect 'clarty'", "clarity")),
         ("  aspects: {aspects: [3]}", ("4: score.aspects.aspects.0",)),
-        ("  aspects: {aspects: [{tact: Is it tactful?}]}", ("4: score.aspects.aspects.0",)),
+        ("  aspects: {aspects: [{tact: Is it tactful?, tone: Is it kind?}]}", ("4: score.aspects.aspects.0",)),
         ("  aspects: {aspects: clarity}", ("4: score.aspects.aspects",)),
         ("  aspects: {aspects: {clarity: }}", ("4: score.aspects.aspects.clarity",)),
         ("  aspects: {aspects: {clarity: 3}}", ("4: score.aspects.aspects.clarity",)),

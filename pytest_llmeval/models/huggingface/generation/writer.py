@@ -83,7 +83,7 @@ class Writer:
         *,
         before: Sequence[int] | None = None,
     ) -> None:
-        """``before`` are the tokens before the reply that a penalty of repetition counts; by default the prompt's."""
+        """``before`` are the tokens before the reply that a repetition penalty counts; by default the prompt's."""
         self.tokens: list[int] = []
         self.is_done = False
         self.saw_nan = False
@@ -115,7 +115,7 @@ class Writer:
 
     @property
     def context(self) -> list[int]:
-        """The tokens that a penalty of repetition counts."""
+        """Return the tokens that a repetition penalty counts."""
         return [*self._before, *self.tokens]
 
     def add(self, token: int) -> None:
@@ -227,7 +227,7 @@ def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
 
 
 def _penalized(logits: torch.Tensor, writers: Sequence[Writer]) -> torch.Tensor:
-    """The logits (rows, vocabulary) with each row's penalty of repetition; they themselves where no row has one."""
+    """Return the logits (rows, vocabulary) with each row's repetition penalty; the same tensor if no row has one."""
     places = [place for place, one in enumerate(writers) if one.repetition_penalty != 1 and not one.is_done]
     if not places:
         return logits
@@ -241,7 +241,7 @@ def _penalized(logits: torch.Tensor, writers: Sequence[Writer]) -> torch.Tensor:
 
 
 def _warped(row: torch.Tensor, writer: Writer) -> torch.Tensor:
-    """The row's logits (vocabulary,), -inf for what ``top_k`` and ``top_p`` leave out."""
+    """Return the row's logits (vocabulary,), -inf for tokens that ``top_k`` and ``top_p`` leave out."""
     kept = row[None]
     if writer.top_k:
         keep_likeliest: Any = TopKLogitsWarper(writer.top_k)

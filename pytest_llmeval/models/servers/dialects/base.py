@@ -195,9 +195,9 @@ class Dialect(ABC):
     num_together: ClassVar[int] = 1
     """How many log-likelihoods one request may ask for."""
     sampling_names: ClassVar[Mapping[str, str]] = {}
-    """What it calls ``top_k`` and ``repetition_penalty``, where it has them."""
+    """The API's names for ``top_k`` and ``repetition_penalty``; empty if it has neither."""
     with_penalty: ClassVar[Mapping[str, JSON]] = {}
-    """What else a penalty of repetition needs to count all tokens, as transformers' does."""
+    """Fields that make a repetition penalty count all tokens, as transformers does."""
     is_hosted: ClassVar[bool] = False
     """Whether it is a company's API, where each reply costs money and a name stands for weights that may change."""
 

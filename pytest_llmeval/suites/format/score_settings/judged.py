@@ -121,7 +121,7 @@ _Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=_NAMES
 
 
 def _aspects(value: object) -> object:
-    """``[accuracy, {tone: …}]`` as a mapping: those that are known with our descriptions, others with their own."""
+    """Return ``[accuracy, {tone: …}]`` as a mapping of names to descriptions; built-in aspects have ours."""
     if not isinstance(value, list):
         return value
     found: list[tuple[str, object]] = []
