@@ -47,6 +47,7 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("Nicht A, sondern B.", "B"),
         ("Weder A noch C, also B.", "B"),
         ("A stimmt nicht. Die richtige Antwort lautet B.", "B"),
+        ("Die Antwort ist A. Nein, es ist B.", "B"),
         ("A scheidet aus, C ist ebenfalls nicht richtig, bleibt B", "B"),
         ("A: falsch, B: richtig, C: falsch", "B"),
         ("B ist richtig, weil A falsch ist.", "B"),
@@ -210,6 +211,9 @@ REPLIES: dict[str, list[tuple[str, str | None]]] = {
         ("B. Oslo", "B"),
         ("B\n\nA je na jihu.", "B"),
         ("Správně je B.", "B"),
+        # a single label is read; whether it is denied nobody knows here
+        ("Det är inte A", "A"),
+        ("To nie A", "A"),
         ("(B) Oslo\nA je na jihu.", "B"),
     ],
 }

@@ -242,6 +242,27 @@ RATIONAL = [
     (r"12 \frac{\text{m}}{\text{s}}", "12 m/s", True),
     ("5 N", r"5~\text{kg}\cdot\text{m}/\text{s}^2", True),
     (r"5\,\mu\text{m}", "0.005 mm", True),
+    ("9.8 m/s^2", "9.8 m s^{-2}", True),
+    ("9.8 m/s^2", "9.8 ms^{-2}", True),
+    ("12 m/s", r"12 \text{ ms}^{-1}", True),
+    ("12 m/s", "12ms^{-1}", True),
+    ("5 km/s", r"5\,\mathrm{kms^{-1}}", True),
+    ("12 ms", "12 ms^{-1}", False),
+    ("12 ms", "0.012 s", True),
+    ("3 J/kg", r"3~\mathrm{Jkg}^{-1}", True),
+    ("5 cm^{-1}", "500 m^{-1}", True),
+    ("5 feet 11 inches", "71 inches", True),
+    # names of several units
+    ("3 C", "3 F", False),
+    ("3 C", r"3^\circ\text{C}", True),
+    ("3 C", "3 degrees", True),
+    ("3 F", "3", True),
+    ("3 pounds", r"3^\circ", False),
+    ("3 pounds", "3 lb", True),
+    ("3 pounds", "£3", True),
+    ("3 pounds", "3 kg", False),
+    ("3 pounds 5 ounces", "53 ounces", True),
+    (r"90^\circ", r"90 \text{ radians}", False),
     ("12 students", "12 people", True),
     # money, percentages, multiples
     (r"\$5", "5 dollars", True),
@@ -253,7 +274,15 @@ RATIONAL = [
     ("12.5%", "12.5 percent", True),
     ("12.5%", "1.25", False),
     ("2.5 million", "2500000", True),
-    ("2.5", "2.5 million", True),
+    ("2.5", "2.5 million", False),
+    ("1000000", r"1 \text{ million}", True),
+    ("2500000", "2.5 million dollars", True),
+    ("12000", "12 thousand", True),
+    ("3 billion people", "3000000000", True),
+    ("3 thousand km", "3000000 m", True),
+    ("24", "2 dozen", True),
+    ("2", "2 dozen", True),
+    ("12.5%", "12.5 per cent", True),
     (r"\$2.5 million", r"\$2,500,000", True),
     ("2.5 million", "2.5 billion", False),
     # degrees, temperatures
@@ -286,6 +315,10 @@ RATIONAL = [
     ("1/3", "0.333...", True),
     ("1/3", "0.(3)", True),
     ("0.5", "0{,}5", True),
+    ("0.5", "0,5", False),
+    ("5, 0", "0,5", True),
+    (r"$90^{\circ}$,$60^{\circ}$", r"90^{\circ}, 60^{\circ}", True),
+    (r"$90^{\circ}$,$60^{\circ}$", r"90^{\circ}$,$60^{\circ}", True),
     ("1234.56", "1.234,56", True),
     ("10000", "10.000", False),
     ("5/2", "2½", True),
@@ -302,12 +335,6 @@ RATIONAL = [
     ("1", "0.999...", True),
     ("10^{20}", "100000000000000000001", False),
 ]
-
-
-@pytest.mark.parametrize(("target", "answer", "right"), RATIONAL)
-def test_numbers_with_what_is_written_around_them(target: str, answer: str, right: bool) -> None:
-    assert equal(target, answer) is right
-    assert equal(answer, target) is right
 
 
 BEYOND = [
@@ -350,10 +377,25 @@ BEYOND = [
 ]
 
 
-@pytest.mark.parametrize(("target", "answer", "right"), BEYOND)
-def test_beyond_rational_numbers(target: str, answer: str, right: bool) -> None:
+@pytest.mark.parametrize(("target", "answer", "right"), [*RATIONAL, *BEYOND])
+def test_what_a_person_calls_equal(target: str, answer: str, right: bool) -> None:
     assert equal(target, answer) is right
     assert equal(answer, target) is right
+
+
+@pytest.mark.parametrize(
+    ("target", "reply", "right"),
+    [
+        ("3 hours 20 minutes", "The answer is 3 hours 20 minutes.", True),
+        ("200 minutes", "The answer is 3 hours 20 minutes.", True),
+        ("3 hours 30 minutes", "The answer is 3 hours 20 minutes.", False),
+        ("18", "The answer is **$18** per day.", True),
+        ("12", "The answer is not 12.", False),
+        ("12", "The answer is not $12$.", False),
+    ],
+)
+def test_answers_in_prose(target: str, reply: str, right: bool) -> None:
+    assert (judge_reply(SETTINGS, target, reply).status == "correct") is right
 
 
 def test_details_say_that_units_differ() -> None:

@@ -130,6 +130,9 @@ def test_by_prefix_the_first_three_characters_decide(reply: str, answer: str | N
         ("No\n\nQuestion: Is it?\nAnswer: Yes", "no"),
         # what is denied is not stated, in ten languages
         ("Yes is wrong. No.", "no"),
+        ("No, yes would be wrong", "no"),
+        ("Yes would be wrong", None),
+        ("I choose yes over no", "yes"),
         ("No is wrong, so yes.", "yes"),
         ("“Yes” is what many think. “No” is correct.", "no"),
         ("Yes ist falsch. Richtig ist No.", "no"),

@@ -27,10 +27,18 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.mathematics.minerva import announced_answer
-from pytest_llmeval.scoring.mathematics.quantities import NO_DECIMALS, quantity, undressed, without_about
-from pytest_llmeval.scoring.mathematics.units import split_unit, unit_of
+from pytest_llmeval.scoring.mathematics.quantities import (
+    NO_DECIMALS,
+    is_multiple,
+    measured,
+    quantity,
+    undressed,
+    without_about,
+)
+from pytest_llmeval.scoring.mathematics.units import split_unit
 from pytest_llmeval.scoring.scorers.boxes import MAX_ANSWER, last_box
-from pytest_llmeval.scoring.scorers.replies.numerals import final_number, first_number, leading_number
+from pytest_llmeval.scoring.scorers.choices.wordings import denied_before
+from pytest_llmeval.scoring.scorers.replies.numerals import final_number, leading_number
 from pytest_llmeval.suites.format.score_settings.mathematics import Extract
 
 __all__ = ["MAX_REPLY", "Answer", "find_answer", "for_math_verify", "same_text"]
@@ -38,12 +46,13 @@ __all__ = ["MAX_REPLY", "Answer", "find_answer", "for_math_verify", "same_text"]
 MAX_REPLY = 100_000
 """Characters of a text that are searched, from its end: an answer stands last."""
 
-_MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)\b|:|\*\*[ \t]*\n)", re.IGNORECASE)
+_MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)(?:\b|(?=n['’]t))|:|\*\*[ \t]*\n)", re.IGNORECASE)
 _DELIMITER = re.compile(r"\\[\[\]()]|\\.|\$\$|\$|\n", re.DOTALL)
 _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\]", r"\(": r"\)"})
 _AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
 _SENTENCE = re.compile(r"[^\n]*?(?=(?<!\.)\.(?:\s|\*|$)|\n|$)")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_BOLD = re.compile(r"(?<=\S)\*\*(?![\w({\-])|(?<![\w)}])\*\*(?=\S)")
 _FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp", "sqrt")
 _WORDS_OF_MATH = frozenset(("and", "or", "pi", *_FUNCTIONS))
 
@@ -80,7 +89,12 @@ def _after_mark(text: str) -> str | None:
     rest = text[mark.end() :].lstrip(" \t\r\n:*_=")
     spans = _spans(rest[:MAX_ANSWER])
     first = next(spans, None)
-    if first is not None and "\n" not in rest[: first[0]] and not re.search(r"\.\s", rest[: first[0]]):
+    before = None if first is None else rest[: first[0]]
+    if (
+        first is not None
+        and before is not None
+        and not (re.search(r"\n|\.\s", before) or denied_before(before, len(before)))
+    ):
         contents, end = [first[1]], first[2]
         for start, content, stop in spans:
             if not _AND.fullmatch(rest, end, start):
@@ -94,16 +108,11 @@ def _after_mark(text: str) -> str | None:
 
 def _plain(sentence: str) -> str:
     """The answer in a sentence without delimited mathematics."""
-    answer = sentence.split("I hope it is correct")[0].strip(" \t*_`\"',;")
+    answer = _BOLD.sub("", sentence.split("I hope it is correct")[0]).strip(" \t*_`\"',;")
     if not answer.endswith("..."):  # 0.333...
         answer = answer.strip(" \t*_`\"'.,;")
     words = [word for word in _WORD.findall(re.sub(r"\\text\s*\{[^{}]*\}", "", answer)) if word not in _WORDS_OF_MATH]
-    if words:
-        counted = first_number(answer[answer.rfind("=") + 1 :])
-        if counted is not None:
-            number, rest = counted
-            return number.text + rest if unit_of(rest)[1] is not None else number.text
-    return answer
+    return (measured(answer[answer.rfind("=") + 1 :]) if words else None) or answer
 
 
 def _last_math(text: str) -> str | None:
@@ -213,7 +222,7 @@ def for_math_verify(answer: str) -> str:
     all x with a condition is its condition; words are text and no product of their letters.
     """
     number = quantity(answer)
-    if number is not None and number.symbol is None and (number.unit is None or number.unit.powers):
+    if number is not None and number.symbol is None and not is_multiple(number.units):
         return _fraction(number.value)
     text = undressed(answer).translate(_CHARACTERS)
     for written, read in _COMMANDS:
@@ -221,8 +230,8 @@ def for_math_verify(answer: str) -> str:
     if _WORDS.fullmatch(text):
         return f"\\text{{{text}}}"
     text = without_about(text)
-    bare, unit = split_unit(text)
-    if (unit is None or unit.powers) and not _OF_ANGLE.search(text):
+    bare, units = split_unit(text)
+    if not is_multiple(units) and not _OF_ANGLE.search(text):
         text = bare
     thousands = _THOUSANDS.fullmatch(text)
     if thousands is not None:

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 
 import regex
 
 from pytest_llmeval.scoring.mathematics.units import MONTHS, WRAPPER, Unit, unit_of
-from pytest_llmeval.scoring.scorers.replies.numerals import leading_number
+from pytest_llmeval.scoring.scorers.choices.wordings import denied_before
+from pytest_llmeval.scoring.scorers.replies.numerals import first_number, leading_number
 
-__all__ = ["NO_DECIMALS", "Quantity", "are_equal", "in_one_base", "quantity", "undressed", "without_about"]
+__all__ = [
+    "NO_DECIMALS",
+    "Quantity",
+    "are_equal",
+    "in_one_base",
+    "is_multiple",
+    "measured",
+    "quantity",
+    "undressed",
+    "without_about",
+]
 
 _MAX_UNITS = 100
 """Characters behind the number in ``2 hours 30 minutes``."""
@@ -40,6 +52,7 @@ _SIGN = regex.compile(rf"(?:\+|(?P<minus>{_MINUS})){_GAP}(?=[\d.\\$€£¥₹])"
 _STOP = regex.compile(r"(?<!\.)[.,;]\s*\Z")
 _MONTH = regex.compile(rf"({'|'.join(MONTHS)})\.?\s+(?=\d)(.*)", regex.IGNORECASE)
 _FURTHER = regex.compile(r"(?P<unit>\D+?)(?:,|\band\b|\\text\s*\{\s*and\s*\})?[\s}]*(?P<rest>\d.*)")
+_WORD = regex.compile(r"\S++")
 _IN_DIGITS = r"\(?(?P<digits>[0-9][0-9A-Fa-f]*(?:\.[0-9A-Fa-f]+)?)\)?"
 _DIGITS = regex.compile(_IN_DIGITS)
 _BASE = regex.compile(
@@ -55,10 +68,10 @@ NO_DECIMALS = regex.compile(r"(?<=\d)\.(?=\s*(?:/|\\?%|\}|$))")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A rational number. ``symbol`` is what it is said to be the value of (None: nothing, or a word)."""
+    """A rational number, of one of ``units``. ``symbol`` is whose value it is said to be (None: nothing, or a word)."""
 
     value: Fraction
-    unit: Unit | None = None
+    units: tuple[Unit, ...] = ()
     symbol: str | None = None
 
 
@@ -77,29 +90,48 @@ def quantity(text: str) -> Quantity | None:
         text = text[currency.end() :]
     month = _MONTH.fullmatch(text)
     found = leading_number(text if month is None else f"{month[2]} {month[1]}")
-    if found is None:
+    if found is None or found[0].text.startswith(("0,", "-0,")):  # in mathematics "0,5" are two numbers
         return None
     numeral, rest = found
-    is_noun, unit = unit_of(rest)
+    is_noun, units = unit_of(rest)
     if not is_noun:
         return _with_further_units(numeral.value, rest)
     sign_of_money = (currency and currency["code"]) or regex.sub(r"[^\p{Sc}]", "", numeral.text)
-    _, money = unit_of(f" {sign_of_money}")
-    if money is not None:
-        unit = money if unit is None or unit == money else money.times(unit)
-    return Quantity(numeral.value, unit, None if name is None else name["symbol"])
+    for money in unit_of(f" {sign_of_money}")[1]:
+        units = (money,) if not units or money in units else tuple(money.times(unit) for unit in units)
+    return Quantity(numeral.value, units, None if name is None else name["symbol"])
+
+
+def measured(sentence: str) -> str | None:
+    """Return the first number of a sentence as it is written, with the units behind it: ``3 hours and 20 minutes``.
+
+    A number that is denied is left out: in "not 12 but 13" it is 13.
+    """
+    counted = first_number(sentence)
+    if counted is None:
+        return None
+    before, number, rest = counted
+    if denied_before(before, len(before)):
+        return measured(rest)
+    for end in reversed([word.end() for word in _WORD.finditer(rest[:_MAX_UNITS])]):
+        is_noun, units = unit_of(rest[:end])
+        if units or (not is_noun and _with_further_units(number.value, rest[:end]) is not None):
+            return number.text + rest[:end].rstrip(" .,;:")
+        if is_noun:
+            break
+    return number.text
 
 
 def _with_further_units(value: Fraction, rest: str) -> Quantity | None:
-    """The value of ``2 hours 30 minutes`` in the unit that stands first; None where smaller ones do not follow it."""
+    """Return the value of ``2 hours 30 minutes`` in the first unit; None where no smaller ones follow it."""
     parts = _FURTHER.fullmatch(rest) if len(rest) <= _MAX_UNITS else None
     further = None if parts is None else quantity(parts["rest"])
-    if parts is None or further is None or further.unit is None or value < 0 or further.value < 0:
+    if parts is None or further is None or value < 0 or further.value < 0:
         return None
-    unit = unit_of(parts["unit"])[1]
-    if unit is None or unit.powers != further.unit.powers or further.value * further.unit.factor >= unit.factor:
-        return None
-    return Quantity(value + further.value * further.unit.factor / unit.factor, unit)
+    for unit, smaller in product(unit_of(parts["unit"])[1], further.units):
+        if unit.powers == smaller.powers and further.value * smaller.factor < unit.factor:
+            return Quantity(value + further.value * smaller.factor / unit.factor, (unit,))
+    return None
 
 
 def without_about(text: str) -> str:
@@ -133,22 +165,25 @@ def _is_balanced(text: str) -> bool:
 def are_equal(one: Quantity, other: Quantity, rel_tol: float | None) -> bool | None:
     """Whether two quantities are equal, or differ by at most ``rel_tol`` of the larger; None where they have names.
 
-    Of two units of measurement both must be of one kind, and count. Where one is missing numbers are compared; where
-    it is a percentage, a million or the like, with it and without it.
+    Two units of measurement must be of one kind, and count; a name of several is any of them. Where one is missing
+    numbers are compared; where it is a percentage or a dozen, with it and without it.
     """
     if one.symbol is not None and other.symbol is not None and one.symbol != other.symbol:
         return None
-    if one.unit is not None and other.unit is not None:
-        return one.unit.powers == other.unit.powers and are_close(
-            one.value * one.unit.factor, other.value * other.unit.factor, rel_tol
+    if one.units and other.units:
+        return any(
+            its.powers == others.powers and are_close(one.value * its.factor, other.value * others.factor, rel_tol)
+            for its, others in product(one.units, other.units)
         )
     if are_close(one.value, other.value, rel_tol):
         return True
-    unit = one.unit or other.unit
-    if unit is None or unit.powers:
-        return False
-    scaled = [each.value * (1 if each.unit is None else each.unit.factor) for each in (one, other)]
+    scaled = [each.value * each.units[0].factor if is_multiple(each.units) else each.value for each in (one, other)]
     return are_close(scaled[0], scaled[1], rel_tol)
+
+
+def is_multiple(units: tuple[Unit, ...]) -> bool:
+    """Return whether what stands behind a number is a percentage or a dozen, and no unit of measurement."""
+    return bool(units) and not units[0].powers
 
 
 def are_close(one: Fraction, other: Fraction, rel_tol: float | None) -> bool:

@@ -167,7 +167,7 @@ class MathScorer(SettingsScorer[MathSettings]):
             if equal is not None:
                 return Verdict(equal, str(expected.value), str(found.value))
         units = [split_unit(undressed(text))[1] for text in (reference, answer)]
-        if None not in units and units[0] != units[1]:
+        if all(units) and not any(unit in units[1] for unit in units[0]):
             return Verdict(False, note="their units differ")
         is_same = same_words(reference, answer) or same_text(for_math_verify(reference), for_math_verify(answer))
         return Verdict(True) if is_same else None

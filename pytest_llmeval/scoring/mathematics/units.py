@@ -1,7 +1,7 @@
 r"""Units of measurement behind a number: ``cm``, ``\text{ km/h}``, ``m s^{-2}``, ``square feet``, ``\%``, ``dollars``.
 
-A unit is a factor and powers of a few base units, so that 5 kJ are 5000 J and not 5 J. Words that are no units of
-measurement (18 apples), and names of several units (pounds, degrees), say nothing that could be compared.
+A unit is a factor and powers of a few base units, so that 5 kJ are 5000 J and not 5 J. A name of several units (pounds,
+degrees, C) is any of them. Words that are no units of measurement (18 apples) say nothing that could be compared.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MONTHS = (
 )
 
 _MAX_UNIT = 100
+_MAX_MEANT = 9
 _MAX_EXPRESSION = 500
 """Characters: what is longer is searched for no unit."""
 
@@ -72,7 +73,8 @@ _OTHERS = {
     "oz ounce": "28.349523125 g",
     "tonne": "1000000 g",
     "rad radian": "1 rad",
-    "celsius": "1 celsius",
+    "° degree deg": "1 degree",
+    "celsius centigrade": "1 celsius",
     "fahrenheit": "1 fahrenheit",
     "am": "1 am",
     "pm": "1 pm",
@@ -85,16 +87,13 @@ _OTHERS = {
     "% percent percentage pct": "1/100",
     "dozen": "12",
     "hundred": "100",
-    "thousand": "1000",
-    "million": "1000000",
-    "billion": "1000000000",
-    "trillion": "1000000000000",
 }
 _SYMBOLS = {"": 0, "k": 3, "K": 3, "c": -2, "m": -3, "d": -1, "µ": -6, "u": -6, "n": -9, "p": -12, "M": 6, "G": 9}
 _SYMBOLS |= {"T": 12}
 _NAMES = {"": 0, "kilo": 3, "centi": -2, "milli": -3, "deci": -1, "micro": -6, "nano": -9, "pico": -12, "mega": 6}
 _NAMES |= {"giga": 9, "tera": 12, "hecto": 2}
-_OF_SEVERAL = frozenset(("B", "C", "F", "°", "degree", "degrees", "deg", "pound", "pounds"))
+_OF_SEVERAL = {"B": "", "C": "C celsius", "F": "F fahrenheit", "pound": "lb gbp", "pounds": "lb gbp"}
+_OF_SEVERAL |= dict.fromkeys(("°", "degree", "degrees", "deg"), "degree celsius fahrenheit")
 _NO_NOUNS = frozenset(
     (
         *("and", "or", "if", "when", "where", "for", "not", "no", "is", "are", "more", "less", "fewer", "than", "base"),
@@ -145,12 +144,15 @@ def _table() -> Mapping[str, Unit]:
 
 
 _UNITS = _table()
+_SHORT = frozenset(("mol", *(prefix + symbol for prefix in ("", "c", "k", "m") for symbol in "mgsAKNJWCVL")))
+"""Symbols that are written without a space between them and a negative power behind: ``kms^{-1}``."""
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _WRAPPER = regex.compile(WRAPPER)
 _REWRITTEN = tuple(
     (regex.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(?<!\\)\$([^$]*[A-Za-z][^$]*)\$", r" \1 "),
+        (r"(?<=[^\s\\])\$\s*\Z", ""),
         (r"\\[dt]?frac\s*\{((?:[^{}]|\{[^{}]*\})*)\}\s*\{((?:[^{}]|\{[^{}]*\})*)\}", r" \1 / \2 "),
         (r"\{\s*([^{}^]*?)\s*\}\s*(?=\^)", r"\1"),
         (r"\^?\s*\{?\s*\\circ\s*\}?|\\degree|\^?\s*°", " ° "),
@@ -167,11 +169,12 @@ _REWRITTEN = tuple(
         (r"(?i)\b(?:square|sq\.?)\s+([a-z]+)|([a-z]+)\s+squared\b", r"\1\2^2"),
         (r"(?i)\b(?:cubic|cu\.?)\s+([a-z]+)|([a-z]+)\s+cubed\b", r"\1\2^3"),
         (r"/", " per "),
+        (r"(?i)\bper cent\b", "percent"),
         (r"[$€£¥₹%°¢]", r" \g<0> "),
     )
 )
 _TOKEN = regex.compile(r"([A-Za-zµΩ°%$€£¥₹¢][A-Za-zµΩ'’]*)\.?(?:\^(-?\d))?")
-_CLOSE = regex.compile(r"(?:[cdkm]m|kg|kJ|kW|kN|ft|st|nd|rd|th)(?![A-Za-z])|[A-Za-zµ]{3,}")
+_CLOSE = regex.compile(r"(?:[ck]?ms\^-|[cdkm]m|kg|kJ|kW|kN|ft|st|nd|rd|th)(?![A-Za-z])|[A-Za-zµ]{3,}")
 _NOUN = regex.compile(r"^(?:[BCF°]|per|st|nd|rd|th|in|of|on|at|(?=.*[aeiou]).{3,})$", regex.IGNORECASE)
 _START = regex.compile(rf"{WRAPPER}|(?<![A-Za-z\\])[A-Za-zµΩ]{{2,}}|\\?[%°]|\\degree|\^\s*\{{?\s*\\circ")
 _VALUE = regex.compile(r"\d|\\pi(?![A-Za-z])")
@@ -179,14 +182,15 @@ _GAPS = regex.compile(r"(?:\s|~|\\[,;:!\s])*\Z")
 _BEFORE = regex.compile(rf"[\w)}}\]|!]{_GAPS.pattern}")
 
 
-def unit_of(text: str) -> tuple[bool, Unit | None]:
-    """Whether a text behind a number is a unit or another noun, and the unit, where it is one that is known.
+def unit_of(text: str) -> tuple[bool, tuple[Unit, ...]]:
+    """Return whether a text behind a number is a unit or another noun, and the units that it can mean.
 
-    Empty text is such a noun. Letters that are written to the number, and not as text, are variables (``2m``,
-    ``2mg``), unless they are a unit that is often written so (``2cm``) or the end of an ordinal (``2nd``).
+    Of a noun that names no unit there are none, and empty text is such a noun. Letters that are written to the number,
+    and not as text, are variables (``2m``, ``2mg``), unless they are a unit that is often written so (``2cm``) or the
+    end of an ordinal (``2nd``).
     """
     if len(text) > _MAX_UNIT:
-        return False, None
+        return False, ()
     plain = _WRAPPER.sub(" ", text).translate(_SMALL)
     for pattern, replacement in _REWRITTEN:
         plain = pattern.sub(replacement, plain)
@@ -194,32 +198,48 @@ def unit_of(text: str) -> tuple[bool, Unit | None]:
     tokens = [_TOKEN.fullmatch(word) for word in words]
     is_text = _WRAPPER.search(text) is not None
     if not all(tokens) or (text[:1].isalpha() and not is_text and not _CLOSE.match(words[0])):
-        return False, None
-    unit, rest = _known([(token[1], int(token[2] or 1)) for token in tokens if token is not None])
+        return False, ()
+    units, rest = _known([(token[1], int(token[2] or 1)) for token in tokens if token is not None])
     if any(name.lower() in _NO_NOUNS or not (is_text or _NOUN.search(name)) for name in rest):
-        return False, None
-    return True, None if "per" in rest else unit
+        return False, ()
+    return True, () if "per" in rest else units
 
 
-def _known(tokens: list[tuple[str, int]]) -> tuple[Unit | None, list[str]]:
-    """The unit that the first words name, None where they name none, and the other words."""
-    unit: Unit | None = None
+def _known(tokens: list[tuple[str, int]]) -> tuple[tuple[Unit, ...], list[str]]:
+    """Return the units that the first words can mean, and the other words."""
+    units: tuple[Unit, ...] = ()
     sign = 1
     for place, (name, power) in enumerate(tokens):
         if name.lower() == "per":
             sign = -1
             continue
         is_word = name == "in" and place + 1 < len(tokens)  # "18 in total" are no inches
-        one = None if is_word or name in _OF_SEVERAL else _look_up(name)
-        if one is None:
-            return unit, [other for other, _ in tokens[place - (sign < 0) :]]
-        unit = (unit or Unit(Fraction(1), {})).times(one, sign * power)
+        meant = () if is_word else _meanings(name, power)
+        if not meant:
+            return units, [other for other, _ in tokens[place - (sign < 0) :]]
+        units = tuple(one.times(other, sign) for one in units or (Unit(Fraction(1), {}),) for other in meant)[
+            :_MAX_MEANT
+        ]
         sign = 1
-    return unit, []
+    return units, []
+
+
+def _meanings(name: str, power: int) -> tuple[Unit, ...]:
+    """Return the units that a name with a power can mean.
+
+    With a negative power ``ms`` is metres per second, and so is all that is written of two symbols: ``Jkg^{-1}``.
+    """
+    one = Unit(Fraction(1), {})
+    for cut in range(len(name) - 1, 0, -1) if power < 0 else ():
+        head, last = name[:cut], name[cut:]
+        if {head, last} <= _SHORT and (last == "s" or _look_up(name) is None):
+            return (_UNITS[head].times(_UNITS[last], power),)
+    found = [_look_up(each) for each in _OF_SEVERAL.get(name, name).split()]
+    return tuple(one.times(unit, power) for unit in found if unit is not None)
 
 
 def _look_up(name: str) -> Unit | None:
-    """The unit of this name, in lower case and without the ending of a plural where that is needed."""
+    """Return the unit of this name, in lower case and without the ending of a plural where that is needed."""
     for spelling in (name, name.lower()) if len(name) > 1 else (name,):
         for ending in ("", "s", "es"):
             if spelling.endswith(ending) and len(spelling) > len(ending) + bool(ending):
@@ -229,16 +249,16 @@ def _look_up(name: str) -> Unit | None:
     return None
 
 
-def split_unit(text: str) -> tuple[str, Unit | None]:
-    r"""An expression without the unit or other noun that it ends with, and the unit, where it is one that is known.
+def split_unit(text: str) -> tuple[str, tuple[Unit, ...]]:
+    r"""Return an expression without the unit or other noun that it ends with, and the units that this can mean.
 
     ``2\sqrt{3} \text{ cm}``, ``\frac{\pi}{2}^\circ``, ``(1, 2) units``.
     """
     for start in _starts(text) if len(text) <= _MAX_EXPRESSION else ():
-        is_noun, unit = unit_of(text[start:])
+        is_noun, units = unit_of(text[start:])
         if is_noun:
-            return _GAPS.sub("", text[:start]), unit
-    return text, None
+            return _GAPS.sub("", text[:start]), units
+    return text, ()
 
 
 def _starts(text: str) -> Iterator[int]:

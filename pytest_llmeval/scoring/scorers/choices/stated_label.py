@@ -16,7 +16,7 @@ has an answer if it says of one that it is right, or sets the first one apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -25,6 +25,7 @@ import regex
 
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
 from pytest_llmeval.scoring.scorers.choices.wordings import (
+    ASIDE,
     CLOSING,
     JOINED,
     NAMED,
@@ -53,6 +54,8 @@ _BEHIND = regex.compile(r"[)\]\"'*_.:,\-–—\s(（）】」』、：]*+")
 _A_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b)(?:\p{{Latin}}|\p{{M}}|\p{{Nd}})")
 _A_NUMBERED_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b){_LETTER}")
 _AND = regex.compile(JOINED)
+_ASKED = regex.compile(rf"{CLOSING}*+[?？]")
+_ASIDE = regex.compile(rf"{CLOSING}*+{ASIDE}", regex.IGNORECASE)
 _APART = regex.compile(rf"{CLOSING}*+[.。]?{CLOSING}*+[^\S\n]*(?:\n|\Z)")
 _GOES_ON = regex.compile(rf"{CLOSING}++|{CLOSING}*+\s?[.:,;–—\-。，、：；،]|\s*(?:{REASONS})")
 
@@ -102,7 +105,7 @@ class _Reader:
             return None
         if label == self.first_two[0] and self._is_a_list(text):
             return None
-        meant = self._found(text[end:])
+        meant = self._found(text[self._behind_aside(label, text, end) :])
         if not meant.keys() - {label}:
             return label
         meant[label] = meant.get(label, False) or affirmed(text, match.start(), self._behind_own_text(label, text, end))
@@ -124,6 +127,11 @@ class _Reader:
         begin = end if behind is None else behind.end()
         return begin + len(own) if own and text[begin : begin + len(own)].casefold() == own.casefold() else end
 
+    def _behind_aside(self, label: str, text: str, end: int) -> int:
+        """Return where brackets end that stand behind the label or the text of its option; else ``end``."""
+        aside = _ASIDE.match(text, self._behind_own_text(label, text, end)) or _ASIDE.match(text, end)
+        return end if aside is None else aside.end()
+
     def _is_set_apart(self, label: str, text: str, end: int) -> bool:
         """Whether a label at the start stands on a line of its own, alone or with its option's text.
 
@@ -132,21 +140,37 @@ class _Reader:
         own_end = self._behind_own_text(label, text, end)
         if _APART.match(text, own_end):
             return True
+        aside_end = self._behind_aside(label, text, end)
         goes_on = _GOES_ON.match(text, end) or _GOES_ON.match(text, own_end)
+        if goes_on is None and self._joined(text, aside_end) is None:
+            goes_on = _GOES_ON.match(text, aside_end)
         return goes_on is not None and is_known(self._without_texts(text[own_end:]))
 
     def _is_denied(self, label: str, text: str, end: int) -> bool:
-        """Whether what follows a label that ends there, or a list that it begins, says that it is wrong."""
-        if self._is_said_to_be_wrong(label, text, end):
-            return True
+        """Return whether what follows a label that ends there, or a list that it begins, says that it is wrong."""
+        for name, its_end in self._listed(label, text, end):
+            if self._is_said_to_be_wrong(name, text, its_end, alone=its_end == end):
+                return True
+            if text[its_end : its_end + 1] == ",":
+                return False
+        return False
+
+    def _is_asked(self, label: str, text: str, end: int) -> bool:
+        """Return whether a label that ends there, or a list that it begins, ends a question, as in "A? No, B"."""
+        return any(
+            _ASKED.match(text, self._behind_own_text(name, text, its_end))
+            for name, its_end in self._listed(label, text, end)
+        )
+
+    def _listed(self, label: str, text: str, end: int) -> Iterator[tuple[str, int]]:
+        """Yield a label that ends there and those that are joined to it, each with where it ends."""
+        yield label, end
         for _ in self.labels:
             other = self._joined(text, end)
-            if other is None or text[end : end + 1] == ",":
-                return False
+            if other is None:
+                return
             end = other.end()
-            if self._is_said_to_be_wrong(other[0], text, end, alone=False):
-                return True
-        return False
+            yield other[0], end
 
     def _is_said_to_be_wrong(self, label: str, text: str, end: int, *, alone: bool = True) -> bool:
         found = denied(text, end, self._behind_own_text(label, text, end))
@@ -175,12 +199,15 @@ class _Reader:
         """Return the labels that stand in the text and are not denied, each with whether it is said to be right.
 
         What can be a word and stands before one is no label; beside another it may be, in a language that is not known.
+        What is asked counts where nothing is stated.
         """
         found: dict[str, bool] = {}
         doubtful: set[str] = set()
+        asked: dict[str, bool] = {}
+        aside = 0
         for match in self.token.finditer(text):
             label = self.labels.get(match[0].casefold())
-            if label is None or found.get(label):
+            if label is None or found.get(label) or match.start() < aside:
                 continue
             start, end = match.span()
             bracketed = (text[start - 1 : start], text[end : end + 1]) in _BRACKETS and not text[
@@ -191,13 +218,16 @@ class _Reader:
             is_word = not bracketed and _can_be_a_word(label) and _is_a_word(label, text, end)
             if label not in found and denied_before(text, start):
                 continue
-            if is_word and self._joined(text, end) is None:
+            if label not in found and self._is_asked(label, text, end):
+                asked[label] = False
+            elif is_word and self._joined(text, end) is None:
                 doubtful.add(label)
             elif label in found or not self._is_denied(label, text, end):
                 found[label] = affirmed(text, start, self._behind_own_text(label, text, end))
+                aside = self._behind_aside(label, text, end)
         if found and doubtful - found.keys() and not is_known(self._without_texts(text)):
             found.update(dict.fromkeys(doubtful - found.keys(), False))
-        return found
+        return found or asked
 
     def _without_texts(self, text: str) -> str:
         text = text.casefold()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import regex
 
 __all__ = [
+    "ASIDE",
     "CLOSING",
     "JOINED",
     "MARK",
@@ -30,7 +31,9 @@ CLOSING = r"[)\]}\"”'’*_`）】」』>]"
 """What can stand behind an answer and is no part of it."""
 
 _STOP = r".,;:!?\n。，、；：！？،؛؟"
-_CLAUSE_ENDS = rf"(?={CLOSING}*\s*(?:[{_STOP}]|\Z|(?:and|but|und|aber|et|mais|y|pero|e|mas|и|а|но)\s))"
+_CLAUSE_ENDS = (
+    rf"(?={CLOSING}*\s*(?:[{_STOP}]|\Z|(?:and|but|und|aber|et|mais|y|pero|e|mas|и|а|но)\s|[(（]?[A-Z0-9][)）.:：]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,10 @@ _TO_IS = r"(?:(?!\b(?:[A-Z0-9]|[b-df-nq-tv-xz])\b)[^.:,\n]){0,40}?"
 _LABEL_FOLLOWS = r"(?=[(（「『“\"'*\s]*[A-Za-z0-9](?![A-Za-z0-9]))"
 
 _ENGLISH = _Language(
-    false=r"\.?\s(?:(?:is|are|was|seems|looks|would\sbe|must\sbe)\s(?:\p{L}+ly\s|also\s)?(?:wrong|incorrect|unlikely|out|not\s(?:the\s)?(?:right|correct|answer))"
-    r"|(?:is|are|was)n['’]t\s(?:the\s)?(?:right|correct|answer))\b",
+    false=r"\.?\s(?:(?:is|are|was|seems|looks|(?:would|must)(?:\sbe)?)\s(?:\p{L}+ly\s|also\s|very\s)?"
+    r"(?:wrong|incorrect|unlikely|improbable|impossible|implausible|out"
+    r"|not\s(?:be\s)?(?:the\s)?(?:right|correct|answer|likely|possible|plausible))"
+    r"|(?:is|are|was)n['’]t\s(?:the\s)?(?:right|correct|answer)|(?:this|that|it)(?:\sis|['’]s)\s(?:\p{L}+ly\s)?false)\b",
     unfit=r"\.?\s(?:(?:is|are|was)(?:\s(?:both\s|all\s|also\s)?"
     r"(?:not(?!\s(?:wrong|incorrect|false)\b)|never|incorrect|wrong|false)\b|n['’]t)"
     r"|can(?:not|['’]t)\sbe\b(?!\s(?:wrong|incorrect|false))|does(?:\snot|n['’]t)\s(?:fit|match|apply)\b)",
@@ -76,6 +81,7 @@ _ENGLISH = _Language(
     right=r"\s(?:(?:is|was|seems|appears|must\sbe|would\sbe)\s(?:\p{L}+ly\s|also\s)?(?:the\s)?(?:most\s)?"
     r"(?:right|correct|true|best|answer)|fits)\b",
     denied=r"(?:(?:\bnot|n['’]t|\bcannot)(?:\sbe)?|\bnor|\bneither|\bthan|\binstead of|\bexcept|\banything\sbut"
+    r"|(?<=\b(?:[A-Z0-9]|yes|no)[)\]\"'*]*\s)over"
     r"|\b(?:rul(?:e|es|ed|ing)\sout|eliminat(?:e|es|ed|ing))"
     r"|(?:\bdoubt|(?:\bnot|n['’]t|\bnever|\bcannot)\s(?:think|believe|say|suppose))(?:\sthat)?"
     r"(?:\s(?:it(?:['’]s|\sis)|the\sanswer\sis))?)\s+",
@@ -216,11 +222,15 @@ NAMED = (
     r"(?:(?i:option|choice|letter|number|antwort|variante|réponse|lettre|opción|respuesta|letra|opção|resposta"
     r"|alternativa|вариант|ответ|الخيار|الإجابة|الجواب|الحرف)\s+|(?:选项|答案|選択肢|보기|선택지)\s*)?"
 )
-MARK = regex.compile(_any([language.mark for language in _LANGUAGES]), regex.IGNORECASE)
 JOINED = (
     rf"{CLOSING}*\.?\s*(?:[,;/&、，；]|\b(?:and|or|und|oder|et|ou|o|y|u|e|и|или)\b|或者?|和|与|及|还是|以及|か|と|や|または|も|또는"
     r"|이나|나|와|과|혹은|أو|و)\s*(?:(?:and|or|und|oder|et|ou|y|или)\b\s*)?[(\[{\"“'‘*_`（「『]*"
 )
+ASIDE = (
+    r"\s?[(（](?!\s?(?:or|and|but|maybe|perhaps|possibly|though|although|oder|und|aber|ou|et|mais|o|y|pero|e|mas|или|и|но)\b)"
+    r"(?=[^()（）\n]{0,200}\p{L}{2})[^()（）\n]{0,200}[)）]"
+)
+"""Words in brackets behind an answer, which are about others: "B (A is in Italy)"."""
 VERBS = (
     r"is|are|was|were|because|since|as|and|or|would|seems|appears|cannot|ca?n['’]t|does(?:n['’]t)?|ist|sind|war|wäre|stimmt|passt|trifft|scheidet|kann"
     r"|kommt|weil|denn|und|oder|est|sont|serait|n['’]est|ne|et|ou|car|es|está|son|sería|y|no\s(?:es|está|puede)|é|são|não"
@@ -231,10 +241,19 @@ REASONS = (
 )
 
 _FALSE = _any([language.false for language in _LANGUAGES])
+_UNFIT = _any([language.unfit for language in _LANGUAGES])
+_NO = r"(?:no|nein|non|não|нет|wait|sorry|actually|correction|scratch\sthat|I\smean)\b"
+# "The answer is A. Wait, no: B": what takes an answer back marks another, unless it denies that one.
+_TAKEN_BACK = (
+    rf"\b(?={_NO})(?<=[.!?…;,—–\n*)\-]\s*)(?:{_NO}[\s,.:;!…—–\-]{{0,9}}+){{1,3}}+"
+    r"(?:(?:it(?:['’]s|\sis)|(?:it\s)?(?:must|should)\sbe|es\sist|c['’]est|es|é|это)\s)?"
+    rf"(?=[(\[\"'*]*(?-i:[A-Z]|[0-9])(?!\p{{L}}|[0-9])(?!{CLOSING}*+(?:{_FALSE}|{_UNFIT})))"
+)
+MARK = regex.compile(_any([*(language.mark for language in _LANGUAGES), _TAKEN_BACK]), regex.IGNORECASE)
 _FALSE_WORD = rf"[\s:：=(（.—–-]*+(?:{_any([language.false_word for language in _LANGUAGES])}){_CLAUSE_ENDS}"
 _FALSE_BEHIND = regex.compile(rf"{CLOSING}*+(?:{_FALSE})", regex.IGNORECASE)
 _FALSE_WORD_BEHIND = regex.compile(rf"{CLOSING}*+{_FALSE_WORD}", regex.IGNORECASE)
-_UNFIT_BEHIND = regex.compile(rf"{CLOSING}*+(?:{_any([language.unfit for language in _LANGUAGES])})", regex.IGNORECASE)
+_UNFIT_BEHIND = regex.compile(rf"{CLOSING}*+(?:{_UNFIT})", regex.IGNORECASE)
 _FALSE_LATER = regex.compile(
     rf"{CLOSING}*+[.:：]?{CLOSING}*+(?!{_FALSE})"
     rf"(?:{_any([language.gap + language.false for language in _LANGUAGES])})",
@@ -242,7 +261,7 @@ _FALSE_LATER = regex.compile(
 )
 _RIGHT = regex.compile(
     rf"{CLOSING}*+(?:{_any([language.right for language in _LANGUAGES])})"
-    rf"|[\s:：=(（.—–-]*+(?:right|correct|richtig|korrekt|correcte?|juste|vrai|correct[ao]|corret[ao]|cert[ao]|верно"
+    rf"|[\s:：=(（.—–-]*+(?:(?:this|that|it)(?:\sis|['’]s)\s)?(?:right|correct|true|richtig|korrekt|correcte?|juste|vrai|correct[ao]|corret[ao]|cert[ao]|верно"
     rf"|правильно|صحيح|صحيحة|正确|对|正解|정답|맞음){_CLAUSE_ENDS}",
     regex.IGNORECASE,
 )

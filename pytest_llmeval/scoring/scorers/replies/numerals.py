@@ -6,20 +6,22 @@ What counts as a number, by example:
 written                    read as
 =========================  ====================================================================================
 ``1,234`` ``1 234``         1234. Between groups of three digits may stand a comma, a space (thin, no-break or plain),
-                           ``'``, ``_``, ``~``, and LaTeX's ``{,}`` ``\,`` ``,\!`` ``\;`` ``\:`` and ``\ ``
+                           ``'``, ``_``, ``~``, and LaTeX's ``{,}`` ``\,`` ``,\!`` ``\;`` ``\:`` and ``\ ``. The
+                           price of the plain space: ``3 200 meter laps`` is 3200 too
 ``12,34,567``              1234567: Indian groups too
-``1.234,56`` ``1.234.567`` 1234.56, 1234567: where nothing else can be meant. Else a comma is no decimal mark:
-                           ``3,5`` ends with 5, but ``3{,}5`` is 3.5
+``1.234,56`` ``1.234.567`` 1234.56, 1234567: where nothing else can be meant, as in ``0,5``, which is 0.5. Else a comma
+                           is no decimal mark: ``3,5`` and the pair ``(0,5)`` end with 5, but ``3{,}5`` is 3.5
 ``3.50`` ``.5`` ``5.``     7/2, 1/2, 5: a full stop at the end belongs to the sentence
 ``0.\overline{3}``         1/3, also ``0.\bar{3}``, ``0.\dot{3}``, ``0.(3)``, ``0.333...``
 ``$5`` ``5 €`` ``\$5``     5: currency signs are left out
-``-5`` ``−5`` ``–5``       minus 5, also ``-$5`` and ``$-5``; after a letter, digit or bracket a dash is none: ``10-5``
-                           is 5, ``5–10`` is 10
+``-5`` ``−5`` ``–5``       minus 5, also ``-$5`` and ``$-5``; after a letter, digit or bracket a dash is none, nor after
+                           a digit and blanks: ``10-5`` is 5, ``5–10`` and ``5 –10`` are 10
 ``(5)``                    5: round brackets do not make it negative
 ``3/4`` ``1 1/2`` ``½``    0.75, 1.5, 0.5, also ``\frac{3}{4}`` and ``\frac34``; a date as ``12/25/2020`` is three
                            numbers
 ``50%``                    50: the sign is a unit like any other; it is not 0.5
 ``1.5e3`` ``1.5 × 10^3``   1500, also ``1.5 \times 10^{3}`` and ``1.5 × 10³``
+``2.5 million``            2500000, also ``2.5 \text{ million}``; thousand, billion and trillion too
 ``10^6`` ``2**10`` ``10³``  1000000, 1024, 1000; ``2^{n+1}`` is no number
 ``36 m^2`` ``x_2 = 36``    36: the exponent of anything but a number, and an index, are no numbers
 ``٣٦`` ``３６``              36: digits of any script
@@ -68,6 +70,8 @@ _EUROPEAN = (
     r"[0-9]{1,3}(?:(?:\.[0-9]{3})++|(?:[ '’\u2009\u202f\u00a0][0-9]{3})++),[0-9]{1,2}(?![0-9,])"
     r"|[0-9]{1,3}(?:\.[0-9]{3}){2,}+(?![.0-9])"
     r"|[0-9]++\{,\}(?![0-9]{3}(?![0-9]))[0-9]++"
+    # No group of thousands begins with 0. But "(0,5)" and \boxed{0,5} are pairs, and "0,1,2" and "0,1,…" are lists.
+    r"|(?<![.,(\[{])0,[0-9]++(?!\.?[0-9]|,\s?(?:[0-9]|\\|\.\.|…))"
 )
 _REPEATING = (
     rf"(?P<before>{_INTEGER}?\.[0-9]*)"
@@ -85,12 +89,18 @@ _EXPONENT = (
     rf"(?:{_RAISES}(?:\{{\s?(?P<NAME>{_POWER})\s?\}}|(?P<NAME>{_POWER}))(?P<tower>{_GAP}(?:\^|\*\*)[0-9^{{}}]++)?"
     r"|(?P<NAME>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++))"
 )
+_MAGNITUDES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_WORD = rf"(?P<magnitude>(?i:{'|'.join(_MAGNITUDES)}))"
+# "3 million-dollar houses" are three, and a "2.5-million-dollar house" costs millions.
+_MAGNITUDE = (
+    rf"(?:{_GAP}(?:\*\*|\$)?{_GAP}(?:{_WORD}s?(?![\w\-])|\\[a-z]++\s?\{{\s?{_WORD}(?!\w)(?:\s?\}})?+)|-{_WORD}(?!\w))"
+)
 _TOP, _BOTTOM = (
     rf"(?:\{{\s?(?P<{name}>-?{_DECIMAL})\s?\}}|\s?(?P<{name}>[0-9]))" for name in ("latex_top", "latex_bottom")
 )
 _NUMBER = regex.compile(
     rf"""
-    (?:(?<![\w)\]}}\-])(?P<sign>-))?
+    (?:(?<![\w)\]}}\-]|[0-9%][^\S\n]{{1,3}})(?P<sign>-))?
     (?:\\?\p{{Sc}}\s?(?P<inner_sign>-)?)?
     (?<![0-9])
     (?:
@@ -106,6 +116,7 @@ _NUMBER = regex.compile(
           |{_EXPONENT.replace("NAME", "power")}
         )?+
     )
+    {_MAGNITUDE}?+
     """,
     regex.VERBOSE,
 )
@@ -155,11 +166,11 @@ def leading_number(text: str) -> tuple[Numeral, str] | None:
     return None if found is None or numeral is None else (numeral, text[found.end() :])
 
 
-def first_number(text: str) -> tuple[Numeral, str] | None:
-    """The first number of a text, and what follows it."""
+def first_number(text: str) -> tuple[str, Numeral, str] | None:
+    """Return what stands before the first number of a text, the number, and what follows it."""
     found = _NUMBER.search(_plain(text[: 2 * _MAX_CHARACTERS]))
     numeral = None if found is None else _numeral(text, found)
-    return None if found is None or numeral is None else (numeral, text[found.end() :])
+    return None if found is None or numeral is None else (text[: found.start()], numeral, text[found.end() :])
 
 
 def _leading(text: str) -> Numeral | None:
@@ -226,6 +237,8 @@ def _value(found: regex.Match[str]) -> Fraction | None:
         value = _mixed(part["whole"], part["mixed_top"], part["mixed_bottom"])
     else:
         value = _mixed(None, part["top"], part["bottom"])
+    if value is not None and part["magnitude"] is not None:
+        value *= 10 ** _MAGNITUDES[part["magnitude"].lower()]
     negative = part["sign"] is not None or part["inner_sign"] is not None
     return -value if negative and value is not None else value
 
