@@ -132,6 +132,11 @@ def test_by_prefix_the_first_three_characters_decide(reply: str, answer: str | N
         ("Yes is wrong. No.", "no"),
         ("No, yes would be wrong", "no"),
         ("Yes would be wrong", None),
+        # what is asked counts where nothing is stated
+        ("Yes? No.", "no"),
+        ("Is it yes or no? Yes.", "yes"),
+        ("Yes or no?", None),
+        ("Yes?", "yes"),
         ("I choose yes over no", "yes"),
         ("No is wrong, so yes.", "yes"),
         ("“Yes” is what many think. “No” is correct.", "no"),

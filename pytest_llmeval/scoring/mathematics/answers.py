@@ -188,7 +188,7 @@ _COMMANDS = ((r"\varnothing", r"\emptyset"), (r"\mathrm{e}", "e"), ("**", "^"))
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![\d.A-Za-z])")
 _MIXED = re.compile(r"(?<![\d.,/])(\d{1,9})[ ]+(\d{1,9})/(\d{1,9})(?![\d./])")
 _SET_OF_ALL = re.compile(r"\\\{\s*([a-z])\s*(?:\\mid|\\vert|\\,?\||\||:)\s*(.*?)\s*\\\}", re.DOTALL)
-_THOUSANDS = re.compile(r"((?:[A-Za-z]\s*=\s*)?[-+]?)(\d{1,3}(?:(?:,|\{,\}|\\,|\\!)\d{3})+)((?:\.\d+)?)")
+_THOUSANDS = re.compile(r"((?:[A-Za-z]\s*=\s*)?[-+]?)([1-9]\d{0,2}(?:(?:,|\{,\}|\\,|\\!)\d{3})+)((?:\.\d+)?)")
 _GROUPS = re.compile(r"(?<=\d)(?:,\\!|\{,\}|\\[,;!])(?=\d{3}(?!\d))")
 _REPEATING = re.compile(r"\d*\.\d*\\(?:overline|bar)\s?(?:\{\d+\}|\d)")
 _BRACKETS = re.compile(

@@ -11,7 +11,7 @@ from itertools import product
 
 import regex
 
-from pytest_llmeval.scoring.mathematics.units import MONTHS, WRAPPER, Unit, unit_of
+from pytest_llmeval.scoring.mathematics.units import GAP, MONTHS, WRAPPER, Unit, unit_of
 from pytest_llmeval.scoring.scorers.choices.wordings import denied_before
 from pytest_llmeval.scoring.scorers.replies.numerals import first_number, leading_number
 
@@ -35,9 +35,8 @@ _BRACE = regex.compile(rf"(?:(?:{WRAPPER}|\\boldsymbol)\s*)?\{{")
 _BRACES = regex.compile(r"\\.|[{}]", regex.DOTALL)
 _MAX_LAYERS = 10
 _ABOUT = r"(?:about|approximately|approx\.?|around|roughly|nearly|almost|circa)"
-_GAP = r"(?:\s|~|\\[,;:!\s])*"
 _APPROXIMATELY = regex.compile(
-    rf"\s*(?:\\(?:approx|simeq|sim)(?![A-Za-z])|[≈~∼]|{_ABOUT}\s|{WRAPPER}\s*\{{\s*{_ABOUT}\s*\}}){_GAP}",
+    rf"\s*(?:\\(?:approx|simeq|sim)(?![A-Za-z])|[≈~∼]|{_ABOUT}\s|{WRAPPER}\s*\{{\s*{_ABOUT}\s*\}}){GAP}",
     regex.IGNORECASE,
 )
 _APPROXIMATE = regex.compile(r"\\(?:approx|simeq)(?![A-Za-z])|≈")
@@ -48,7 +47,7 @@ _NAME = regex.compile(
 )
 _CURRENCY = regex.compile(r"US\s?(?=\\?\$)|(?P<code>USD|EUR|GBP|INR|Rs)\.?\s*(?=[-\d])")
 _MINUS = rf"[-−–]|(?:negative|minus)\b|{WRAPPER}\s*\{{\s*(?:negative|minus)\s*\}}"
-_SIGN = regex.compile(rf"(?:\+|(?P<minus>{_MINUS})){_GAP}(?=[\d.\\$€£¥₹])")
+_SIGN = regex.compile(rf"(?:\+|(?P<minus>{_MINUS})){GAP}(?=[\d.\\$€£¥₹])")
 _STOP = regex.compile(r"(?<!\.)[.,;]\s*\Z")
 _MONTH = regex.compile(rf"({'|'.join(MONTHS)})\.?\s+(?=\d)(.*)", regex.IGNORECASE)
 _FURTHER = regex.compile(r"(?P<unit>\D+?)(?:,|\band\b|\\text\s*\{\s*and\s*\})?[\s}]*(?P<rest>\d.*)")

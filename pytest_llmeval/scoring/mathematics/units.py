@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import regex
 
-__all__ = ["MONTHS", "WRAPPER", "Unit", "split_unit", "unit_of"]
+__all__ = ["GAP", "MONTHS", "WRAPPER", "Unit", "split_unit", "unit_of"]
 
 WRAPPER = r"\\(?:text(?:rm|normal|it|bf|sf|up)?|math(?:rm|it|bf|sf)|mbox|hbox|operatorname|rm|bf|it)(?![A-Za-z])"
 """Commands of LaTeX whose argument is text, or upright as a unit is."""
@@ -22,6 +22,9 @@ MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
     *("december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
 )
+
+GAP = r"(?:\s|~|\\[,;:!\s])*"
+"""Spaces, as LaTeX writes them."""
 
 _MAX_UNIT = 100
 _MAX_MEANT = 9
@@ -178,7 +181,7 @@ _CLOSE = regex.compile(r"(?:[ck]?ms\^-|[cdkm]m|kg|kJ|kW|kN|ft|st|nd|rd|th)(?![A-
 _NOUN = regex.compile(r"^(?:[BCF°]|per|st|nd|rd|th|in|of|on|at|(?=.*[aeiou]).{3,})$", regex.IGNORECASE)
 _START = regex.compile(rf"{WRAPPER}|(?<![A-Za-z\\])[A-Za-zµΩ]{{2,}}|\\?[%°]|\\degree|\^\s*\{{?\s*\\circ")
 _VALUE = regex.compile(r"\d|\\pi(?![A-Za-z])")
-_GAPS = regex.compile(r"(?:\s|~|\\[,;:!\s])*\Z")
+_GAPS = regex.compile(rf"{GAP}\Z")
 _BEFORE = regex.compile(rf"[\w)}}\]|!]{_GAPS.pattern}")
 
 

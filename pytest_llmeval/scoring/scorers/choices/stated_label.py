@@ -26,6 +26,7 @@ import regex
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
 from pytest_llmeval.scoring.scorers.choices.wordings import (
     ASIDE,
+    ASKED,
     CLOSING,
     JOINED,
     NAMED,
@@ -54,7 +55,6 @@ _BEHIND = regex.compile(r"[)\]\"'*_.:,\-–—\s(（）】」』、：]*+")
 _A_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b)(?:\p{{Latin}}|\p{{M}}|\p{{Nd}})")
 _A_NUMBERED_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b){_LETTER}")
 _AND = regex.compile(JOINED)
-_ASKED = regex.compile(rf"{CLOSING}*+[?？]")
 _ASIDE = regex.compile(rf"{CLOSING}*+{ASIDE}", regex.IGNORECASE)
 _APART = regex.compile(rf"{CLOSING}*+[.。]?{CLOSING}*+[^\S\n]*(?:\n|\Z)")
 _GOES_ON = regex.compile(rf"{CLOSING}++|{CLOSING}*+\s?[.:,;–—\-。，、：；،]|\s*(?:{REASONS})")
@@ -158,7 +158,7 @@ class _Reader:
     def _is_asked(self, label: str, text: str, end: int) -> bool:
         """Return whether a label that ends there, or a list that it begins, ends a question, as in "A? No, B"."""
         return any(
-            _ASKED.match(text, self._behind_own_text(name, text, its_end))
+            ASKED.match(text, self._behind_own_text(name, text, its_end))
             for name, its_end in self._listed(label, text, end)
         )
 

@@ -13,6 +13,7 @@ import regex
 
 __all__ = [
     "ASIDE",
+    "ASKED",
     "CLOSING",
     "JOINED",
     "MARK",
@@ -231,6 +232,7 @@ ASIDE = (
     r"(?=[^()（）\n]{0,200}\p{L}{2})[^()（）\n]{0,200}[)）]"
 )
 """Words in brackets behind an answer, which are about others: "B (A is in Italy)"."""
+ASKED = regex.compile(rf"{CLOSING}*+[?？]")
 VERBS = (
     r"is|are|was|were|because|since|as|and|or|would|seems|appears|cannot|ca?n['’]t|does(?:n['’]t)?|ist|sind|war|wäre|stimmt|passt|trifft|scheidet|kann"
     r"|kommt|weil|denn|und|oder|est|sont|serait|n['’]est|ne|et|ou|car|es|está|son|sería|y|no\s(?:es|está|puede)|é|são|não"

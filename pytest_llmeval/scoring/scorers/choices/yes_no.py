@@ -14,6 +14,7 @@ from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
 from pytest_llmeval.scoring.scorers.choices.wordings import (
+    ASKED,
     CLOSING,
     JOINED,
     affirmed,
@@ -64,6 +65,7 @@ _ANYWHERE = regex.compile(
     regex.IGNORECASE,
 )
 _JOINED = regex.compile(rf"{JOINED}|\s*but\salso\s+")
+_ASKED = regex.compile(rf"(?:{JOINED}(?:yes|no))?{ASKED.pattern}", regex.IGNORECASE)
 _GOES_ON = regex.compile(rf"{CLOSING}*+\s+\p{{L}}")
 _TARGETS: Mapping[str, Answer] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 
@@ -94,7 +96,7 @@ def stated_yes_or_no(text: str) -> Answer | None:
 
 def _at_start(text: str) -> Answer | None:
     found = _FIRST.match(text)
-    if found is None or denied_by_a_verb(text, found.end(1)):
+    if found is None or denied_by_a_verb(text, found.end(1)) or _ASKED.match(text, found.end(1)):
         return None
     answer, end = _ANSWERS[found[1].lower() == "no"], found.end(1)
     joined = _JOINED.match(text, end)
@@ -109,13 +111,15 @@ def _at_start(text: str) -> Answer | None:
 
 def _among(text: str) -> frozenset[Answer]:
     found: dict[Answer, bool] = {}
+    asked: dict[Answer, bool] = {}
     for match in _ANYWHERE.finditer(text):
         answer = _ANSWERS[match[1].lower() == "no"]
         if found.get(answer) or denied_before(text, match.start(1)) or denied_by_a_verb(text, match.end(1)):
             continue
-        found[answer] = affirmed(text, match.start(1), match.end(1))
+        stated = asked if _ASKED.match(text, match.end(1)) else found
+        stated[answer] = affirmed(text, match.start(1), match.end(1))
     marked = [answer for answer, is_marked in found.items() if is_marked]
-    return frozenset(marked if len(marked) == 1 else found)
+    return frozenset(marked if len(marked) == 1 else found or asked)
 
 
 class YesNoScorer(SettingsScorer[YesNoSettings]):
