@@ -39,6 +39,11 @@ SPLIT: list[tuple[str, str, Split]] = [
     ),
     ("<|channel|>final<|message|>42", "", Split("42", "")),
     ("<|channel|>analysis<|message|>We add", "", Split("", "We add", is_unfinished=True)),
+    # gpt-oss behind a server that drops all special tokens
+    ("analysisWe add. assistantfinal18", "", Split("18", "We add.")),
+    ("analysisWe add.assistantanalysis6*7assistantfinal\n42", "", Split("42", "We add.assistantanalysis6*7")),
+    ("analysis of the sum: 18", "", Split("analysis of the sum: 18")),
+    ("The analysis says assistantfinal18", "", Split("The analysis says assistantfinal18")),
     # cut off
     ("<think>Maybe 41. Or is the answer 42", "", Split("", "Maybe 41. Or is the answer 42", is_unfinished=True)),
     (" \n<think>", "", Split("", "", is_unfinished=True)),
@@ -59,6 +64,29 @@ SPLIT: list[tuple[str, str, Split]] = [
     ("A reasoning model writes <think> first.", "", Split("A reasoning model writes <think> first.")),
     ('{"reason": "It writes <think>.", "score": 4}', "", Split('{"reason": "It writes <think>.", "score": 4}')),
     ("if a <b: think>", "", Split("if a <b: think>")),
+    *(
+        (text, "", Split(text))
+        for text in (
+            "The closing tag is `</think>`. So B.",
+            "The closing tag is </think>. So B.",
+            "The </think> tag ends it. So B.",
+            "Reasoning ends with </think> and the answer follows: B.",
+            'It wrote "</think>" first. So B.',
+            '{"reason": "It writes </think>.", "score": 4}',
+            "Write `<think>` first and `</think>` last: B.",
+            "In ```<think>a</think>``` all is quoted. B",
+            "It writes\n```\n<think>\n41?\n```\nwhich is cut off. B",
+            "It writes\n~~~ xml\n<think>\n41?\n</think>\n~~~\nwhich is whole. B",
+        )
+    ),
+    # what looks like a mention and is none
+    ("so it is 42 </think> 42", "", Split("42", "so it is 42")),
+    ("It is the\n</think>\n\n42", "", Split("42", "It is the")),
+    ('Is it "B"</think>"B"', "", Split('"B"', 'Is it "B"')),
+    ("a ```python\nfoo\n</think>\n```python\nx\n```", "", Split("```python\nx\n```", "a ```python\nfoo")),
+    ("<think>It writes `</think>`. So B</think>B", "", Split("B", "It writes `</think>`. So B")),
+    ("<think>\n```\nfoo</think>B\n```\nx\n```", "", Split("B\n```\nx\n```", "```\nfoo")),
+    ("<think>It writes `</think>`. So", "", Split("", "It writes `</think>`. So", is_unfinished=True)),
 ]
 
 
@@ -68,9 +96,11 @@ def test_reasoning_is_told_apart(text: str, opened: str, expected: Split) -> Non
 
 
 def test_tags_of_ones_own_and_none() -> None:
-    own = (("<<", ">>"), ("Thoughts:", "Answer:"))
+    own = (("<<", ">>"), ("Thoughts:", "Answer:"), ("```thoughts", "```"))
     assert split_reasoning("<<a>> b", own) == Split("b", "a")
     assert split_reasoning("Thoughts: a\nAnswer: b", own) == Split("b", "a")
+    assert split_reasoning("Thoughts: a with Answer: b", own) == Split("b", "a with")
+    assert split_reasoning("```thoughts\na\n```\nb", own) == Split("b", "a")
     assert split_reasoning("<think>a</think>b", own) == Split("<think>a</think>b")
     assert split_reasoning("<think>a</think>b", ()) == Split("<think>a</think>b")
 
@@ -115,7 +145,7 @@ def test_what_the_prompt_has_opened(prompt: str, opened: str) -> None:
 PIECES = st.sampled_from(
     [
         *(tag for pair in NAMED_TAGS.values() for tag in pair),
-        *("<", ">", "[", "think", "\n", " ", "a", "STOP", "İ", "42"),
+        *("<", ">", "[", "think", "\n", " ", "a", "STOP", "İ", "42", "`", "\n```\n", "\0", "analysis", "assistantfinal"),
     ]
 )
 
@@ -154,7 +184,12 @@ def test_a_cut_text_is_a_beginning_and_its_answer_holds_no_stop_string(text: str
 
 
 @pytest.mark.parametrize(
-    "unit", ["<think>", "</think>", "\n<think>", "<think>a</think>", "a <think>", " ", "assistant"]
+    "unit",
+    [
+        *("<think>", "</think>", "\n<think>", "<think>a</think>", "a <think>", " ", "assistant", "analysis"),
+        *("`</think>` ", "`</think>", "``</think>` ", "\n```\n</think>", "\n```a\n</think>", "\n~~~</think>"),
+        *("\n" + " " * 9 + "</think>", "the </think> tag ", "assistantfinal analysis"),
+    ],
 )
 def test_long_texts_of_tags_come_to_an_end(unit: str) -> None:
     """In linear time: a square would take minutes."""
