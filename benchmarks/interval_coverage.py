@@ -62,6 +62,10 @@ def rows() -> Iterator[Row]:
             yield Row("clusters", f"{layout}, share {share:g}", partial(of_clustered_share, layout, share))
         for what in ("normal", "exponential"):
             yield Row("clusters", f"{layout}, {what} values", partial(of_clustered_values, layout, what))
+    for layout in FEW:
+        yield Row("clusters", f"{layout}, share 0.95", partial(of_clustered_share, layout, 0.95))
+        lognormal = "lognormal, sigma 1"
+        yield Row("clusters", f"{layout}, {lognormal} values", partial(of_clustered_values, layout, lognormal))
     for num_parts in (5, 20, 57):
         for share in (0.8, 0.95):
             yield Row("macro", f"{num_parts} parts, share {share:g}", partial(of_parts, num_parts, share, 0.0))
@@ -116,13 +120,15 @@ VALUES = {
 }
 
 LAYOUTS = ("clusters of 5", "10 clusters", "lognormal sizes", "one of a quarter")
+FEW = ("10 clusters", "20 clusters")
 
 
 @cache
 def sizes_of(layout: str, n: int) -> tuple[int, ...] | None:
-    """The sizes of n samples' clusters, none where they would be fewer than 10."""
-    if layout == "10 clusters":
-        return (n // 10,) * 10
+    """The sizes of n samples' clusters, none where they would be fewer than 10, or of one sample each."""
+    if layout in FEW:
+        count = int(layout.split()[0])
+        return None if n < 2 * count else (n // count,) * count
     count = n // 5
     if count < 10:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import interval_coverage
-from benchmarks.interval_coverage import LAYOUTS, Cell, Row, in_clusters, main, rows, simulated, sizes_of
+from benchmarks.interval_coverage import FEW, LAYOUTS, LOWEST, Cell, Row, in_clusters, main, rows, simulated, sizes_of
 
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +26,15 @@ def test_each_row_draws_and_covers() -> None:
         assert cell is not None, row
         assert cell.num_missed <= 6, row
         assert cell.num_without <= 16, row
+
+
+@pytest.mark.parametrize("what", ["10 clusters, share 0.95", "10 clusters, lognormal, sigma 1 values"])
+def test_few_clusters_of_skewed_values(what: str) -> None:
+    """Clusters of which one is far from the others: without their own rules 90% and 91% are covered."""
+    (row,) = (row for row in rows() if row.what == what)
+    cell = simulated(row, 1000, 500, 0)
+    assert cell is not None
+    assert cell.covered > LOWEST
 
 
 def test_an_interval_that_covers_too_little_fails(
@@ -57,7 +66,7 @@ def test_what_has_no_interval_is_counted_apart() -> None:
     assert cell.covered == 100
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", dict.fromkeys((*LAYOUTS, *FEW)))
 def test_layouts(layout: str) -> None:
     assert sizes_of(layout, 30) in (None, (3,) * 10)
     for n in (100, 1000):
@@ -65,7 +74,7 @@ def test_layouts(layout: str) -> None:
         assert sizes is not None
         assert min(sizes) >= 1
         assert sum(sizes) == pytest.approx(n, rel=0.05)
-        assert len(sizes) == (10 if layout == "10 clusters" else n // 5)
+        assert len(sizes) == (int(layout.split()[0]) if layout in FEW else n // 5)
         assert len(set(sizes)) == 1 or max(sizes) > 3 * np.median(sizes)
 
 

@@ -16,6 +16,7 @@ from scipy import optimize, stats
 
 from pytest_llmeval.reporting.storage.report_model import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.skill import skill_interval
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -114,14 +115,15 @@ def test_few_degrees_of_freedom_are_left_where_a_large_cluster_decides() -> None
 def test_a_proportion_has_wilsons_interval_of_what_its_samples_are_worth(found: tuple[list[float], list[int]]) -> None:
     """The limits are where a t statistic with the design effect of the mean's variance is just significant.
 
-    Or beyond that, where the interval of the mean ends, or where clusters end that count as one sample each.
+    Or beyond that, where the interval of the mean ends, or where clusters end that count as one sample each: there in
+    any case if right or wrong is rare.
     """
     values, clusters = found
     low, high = proportion_interval(values, clusters)
     share, n = float(np.mean(values)), len(values)
     assert 0 <= low <= share <= high <= 1
     assert low < high
-    error, interval = of_clustered_mean(values, clusters)
+    error, interval = of_clustered_mean(values, clusters, as_samples=False)
     if len(set(clusters)) < n and 0 < share < 1 and error > 1e-9:
         estimate = estimate_in_clusters(values, clusters)
         quantile = float(stats.t.ppf(0.975, estimate.degrees_of_freedom))
@@ -129,8 +131,29 @@ def test_a_proportion_has_wilsons_interval_of_what_its_samples_are_worth(found: 
         usual, widest = (
             proportion_by_roots(share, number, quantile) for number in (worth, min(worth, estimate.num_effective))
         )
+        if min(share, 1 - share) * estimate.num_effective < 0.1:
+            assert (low, high) == pytest.approx(widest, abs=1e-6)
+            return
         assert low == pytest.approx(min(usual[0], max(interval[0], widest[0])), abs=1e-6)
         assert high == pytest.approx(max(usual[1], min(interval[1], widest[1])), abs=1e-6)
+
+
+def test_what_is_rare_in_few_clusters_says_little() -> None:
+    """One wrong answer among 1,000 says no more than none: other clusters may be wrong throughout."""
+    clusters = [number // 100 for number in range(1000)]
+    quantile = float(stats.t.ppf(0.975, 9))
+    for num_wrong in (0, 1, 9):
+        values = [float(number * 41 % 1000 >= num_wrong) for number in range(1000)]
+        expected = wilson_limits(1 - num_wrong / 1000, 10, quantile)
+        assert proportion_interval(values, clusters) == pytest.approx(expected, abs=1e-6), num_wrong
+        low, high = flips_interval([value - 1 for value in values], clusters)
+        assert (low < -0.3, high > 0.3) == (True, True), num_wrong
+        skills = [(value - chance) / (1 - chance) for value, chance in zip(values, [0.25, 0.5] * 500, strict=True)]
+        found = skill_interval(skills, [0.25, 0.5] * 500, clusters)
+        assert found is not None
+        assert found[0] < 0.6, num_wrong
+    values = [float(number % 10 > 0) for number in range(1000)]
+    assert proportion_interval(values, clusters)[0] > 0.85
 
 
 def test_what_samples_in_clusters_are_worth() -> None:

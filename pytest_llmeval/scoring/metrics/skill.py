@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics.clustered import estimate_mean, proportion_interval, t_of
+from pytest_llmeval.scoring.statistics.clustered import estimate_mean, is_rare, proportion_interval, t_of
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, wilson_limits
 
 __all__ = ["lowest_skill", "skill", "skill_interval"]
@@ -63,6 +63,8 @@ def skill_interval(
     wrong = math.fsum(weight for weight, value in zip(weights, values, strict=True) if not value) / total
     if found is not None and 0 < wrong < 1 and found.stderr > 0:
         worth = wrong * (1 - wrong) * (scale / found.stderr) ** 2
+        if clusters is not None and is_rare(min(wrong, 1 - wrong), found):
+            worth = min(worth, found.num_effective)
     low, high = wilson_limits(wrong, worth, quantile)
     return 1 - scale * high, 1 - scale * low
 

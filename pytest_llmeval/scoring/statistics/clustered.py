@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
 
 from pytest_llmeval.scoring.statistics import intervals
@@ -33,6 +33,7 @@ __all__ = [
     "estimate_in_clusters",
     "estimate_mean",
     "further_out",
+    "is_rare",
     "mean_interval",
     "odd_ones",
     "proportion_interval",
@@ -43,6 +44,10 @@ __all__ = [
 
 MIN_CLUSTERS = 10
 """Fewer clusters give no standard error and no interval."""
+_RARE = 0.1
+"""A value is rare that so many samples, or fewer, would have of as many independent ones as there are clusters."""
+_MOST_SKEWNESS = 0.8
+"""Over t's quantile: with this skewness Hall's transformation reaches 1.6 times as far as t, with more soon very far."""
 
 
 def cluster_numbers(clusters: Sequence[str | None]) -> list[int] | None:
@@ -83,7 +88,7 @@ def estimate_mean(values: Sequence[float], clusters: Sequence[int] | None = None
     1) / n)``.
     """
     if clusters is not None:
-        return estimate_in_clusters(values, clusters)
+        return _as_skewed_as_samples(estimate_in_clusters(values, clusters), values)
     n = len(values)
     if n < 2:
         intervals.check_finite(values)
@@ -93,9 +98,25 @@ def estimate_mean(values: Sequence[float], clusters: Sequence[int] | None = None
 
 
 def estimate_in_clusters(values: Sequence[float], clusters: Sequence[int]) -> Estimated:
-    """``estimate_mean`` of samples in clusters."""
+    """Return the mean of samples in clusters, as skewed as the clusters' sums are."""
     sums, sizes = _sums_and_sizes(values, clusters)
     return intervals.estimate_ratio(sums, sizes, alike=_alike(values, sums, sizes))
+
+
+def _as_skewed_as_samples(found: Estimated, values: Sequence[float]) -> Estimated:
+    """Return the mean with a skewness that is at least what it would be if clusters were as skewed as samples are.
+
+    Few clusters seldom show how skewed they are, and many samples do. No more than ``_MOST_SKEWNESS`` comes of that:
+    clusters can be less skewed, too.
+    """
+    centre = mean(values)
+    scale = math.sqrt(intervals.sum_of_squares(values, centre) / len(values))
+    if scale <= 0:
+        return found
+    third = math.fsum([((value - centre) / scale) ** 3 for value in values]) / len(values)
+    most = _MOST_SKEWNESS / intervals.t_quantile(found.degrees_of_freedom, CONFIDENCE)
+    least = min(abs(third) / math.sqrt(found.num_effective), most)
+    return replace(found, skewness=max(found.skewness, least) if third > 0 else min(found.skewness, -least))
 
 
 def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
@@ -157,9 +178,10 @@ def proportion_interval(
     """Wilson's score interval of the mean of zeros and ones, over as many samples as these clusters are worth.
 
     The quantile is that of t, not of the normal distribution. Clusters can be more skewed than Wilson's formula knows,
-    where few of them are all wrong: each end lies as far out as that of ``mean_interval``, where that is further, but
-    no further than Wilson's of clusters that count as one sample each. What it covers is measured in
-    ``benchmarks/interval_coverage.py``. Clusters of one sample each are as independent as none.
+    where few of them are all wrong: each end lies as far out as that of ``intervals.skewed_interval``, where that is
+    further, but no further than Wilson's of clusters that count as one sample each, which it is where right or wrong is rare
+    (``is_rare``). What it covers is measured in ``benchmarks/interval_coverage.py``. Clusters of one sample each are as
+    independent as none.
     """
     found = None if clusters is None else estimate_in_clusters(values, clusters)
     if found is None or clusters is None or count_clusters(clusters) == len(values):
@@ -168,7 +190,17 @@ def proportion_interval(
     worth, quantile = worth_of(observed * (1 - observed), found, len(values)), t_of(found, confidence)
     usual = intervals.wilson_limits(observed, worth, quantile)
     widest = intervals.wilson_limits(observed, min(worth, found.num_effective), quantile)
+    if is_rare(min(observed, 1 - observed), found):
+        return widest
     return further_out(usual, found.interval(confidence), widest)
+
+
+def is_rare(share: float, found: Estimated) -> bool:
+    """Return whether a value of this share is so rare that clusters in which it is frequent may just not be among these.
+
+    Their standard error is then far too small. A value that no sample has says the same.
+    """
+    return share * found.num_effective < _RARE
 
 
 def further_out(

@@ -9,6 +9,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     count_clusters,
     estimate_in_clusters,
     further_out,
+    is_rare,
     t_of,
     worth_of,
 )
@@ -56,6 +57,8 @@ def flips_interval(
         )
         for scale in (worth / n, min(worth, found.num_effective) / n)
     )
+    if is_rare((gained + lost) / n, found):
+        return widest
     return further_out(usual, found.interval(confidence), widest)
 
 
