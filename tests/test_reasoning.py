@@ -145,7 +145,23 @@ def test_what_the_prompt_has_opened(prompt: str, opened: str) -> None:
 PIECES = st.sampled_from(
     [
         *(tag for pair in NAMED_TAGS.values() for tag in pair),
-        *("<", ">", "[", "think", "\n", " ", "a", "STOP", "İ", "42", "`", "\n```\n", "\0", "analysis", "assistantfinal"),
+        *(
+            "<",
+            ">",
+            "[",
+            "think",
+            "\n",
+            " ",
+            "a",
+            "STOP",
+            "İ",
+            "42",
+            "`",
+            "\n```\n",
+            "\0",
+            "analysis",
+            "assistantfinal",
+        ),
     ]
 )
 

@@ -1,7 +1,7 @@
 """Puts requests of every kind to a model, and holds the model to its Protocol.
 
 Here replies arrive, whatever model or judge gives them, and here their reasoning is split off. The store of replies is
-between: what it asks for (``ask_for_raw``) and keeps is as the model wrote it.
+between: what it asks for (``ask_for_raw``, ``submitted``) and keeps is as the model wrote it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from dataclasses import replace
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.request_kinds import RequestKind, by_kind, kind_of
-from pytest_llmeval.models.base import Backend, Failed, Listener, SampleModel, identify
-from pytest_llmeval.models.reasoning import is_asked_again, stops_behind_reasoning, without_reasoning
+from pytest_llmeval.models.base import Backend, BackgroundModel, Failed, Listener, SampleModel, identify
+from pytest_llmeval.models.reasoning import cut_whole, is_asked_again, stops_behind_reasoning, without_reasoning
 from pytest_llmeval.types import AskedSample, GenerateRequest, Request, Response
 
-__all__ = ["ask", "ask_for_raw", "ask_samples", "checked", "received"]
+__all__ = ["ask", "ask_for_raw", "ask_samples", "checked", "received", "submitted"]
 
 
 def ask(model: object, requests: Sequence[Request], listener: Listener | None = None) -> list[Response | Failed]:
-    """One response, or the ``RequestError`` in its place, for each request, in order.
+    """Return one response, or the ``RequestError`` in its place, for each request, in order.
 
     Requests of one kind reach the model in one call. Numbers in responses come back as Python's own, and reasoning is
     split off. Raises ``ModelError`` for what is not a request, and when the model lacks the method, returns another
@@ -39,7 +40,7 @@ def ask(model: object, requests: Sequence[Request], listener: Listener | None = 
 def ask_for_raw(
     model: object, requests: Sequence[Request], listener: Listener | None = None
 ) -> list[Response | Failed]:
-    """As ``ask``, but for reasoning, which stays in the texts."""
+    """Return what ``ask`` does, with the reasoning still in the texts."""
     __tracebackhide__ = True
     answers: dict[int, Response | Failed] = {}
     for kind, places in by_kind(requests):
@@ -60,17 +61,67 @@ def ask_for_raw(
 
 
 def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Response | Failed]:
-    """One response, or the ``RequestError`` in its place, for each request of each sample, in order. As ``ask``."""
+    """Return what ``ask`` does for the requests of all samples, in order."""
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
     responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
     return _arrived(requests, [checked(model, *pair) for pair in zip(requests, responses, strict=True)], recorded=True)
 
 
+def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+    """Give requests to a model that works in the background, and return their futures.
+
+    A reply that a stop string has cut inside of its reasoning is asked for once more, as by ``ask``.
+    """
+    futures = list(model.submit(requests))
+    if len(futures) != len(requests) or getattr(model, "has_stops_behind_reasoning", False):
+        return futures
+    return [
+        _once_more(model, request, future)
+        if isinstance(request, GenerateRequest) and request.stop and request.reasoning
+        else future
+        for request, future in zip(requests, futures, strict=True)
+    ]
+
+
+def _once_more(
+    model: BackgroundModel, request: GenerateRequest, first: Future[Response | Failed]
+) -> Future[Response | Failed]:
+    """Return the future of the reply that is judged: the first, or the second where that one is asked for."""
+    found: Future[Response | Failed] = Future()
+    asked = [first]
+
+    def on_answer(future: Future[Response | Failed]) -> None:
+        if future.cancelled():
+            found.cancel()
+        try:
+            response = None if future.cancelled() else checked(model, request, future.result())
+            if future is not first and response is not None:
+                response = cut_whole(request, first.result(), response)
+            elif is_asked_again(model, request, response) and not found.cancelled():
+                asked.extend(model.submit([replace(request, stop=())]))
+                asked[-1].add_done_callback(on_answer)
+                return
+        except BaseException as error:  # in a callback it would be lost, and the wait for the reply have no end
+            if found.set_running_or_notify_cancel():
+                found.set_exception(error)
+        else:
+            if found.set_running_or_notify_cancel() and response is not None:
+                found.set_result(response)
+
+    def on_cancelled(_: Future[Response | Failed]) -> None:
+        if found.cancelled():
+            asked[-1].cancel()
+
+    found.add_done_callback(on_cancelled)
+    first.add_done_callback(on_answer)
+    return found
+
+
 def received(
     model: object, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]
 ) -> list[Response | Failed]:
-    """Wait for what ``submit`` has promised for these requests. As ``ask``."""
+    """Wait for the futures of these requests (``submitted``), and return what ``ask`` does."""
     __tracebackhide__ = True
     if len(futures) != len(requests):
         raise _error(model, f"submit returned {len(futures)} futures to {len(requests)} requests")
@@ -89,7 +140,7 @@ def received(
 def _arrived(
     requests: Sequence[Request], responses: Sequence[Response | Failed], *, recorded: bool = False
 ) -> list[Response | Failed]:
-    """The responses as they are judged. ``recorded``: nothing says whether they go on where the prompt ends."""
+    """Return the responses as they are judged. ``recorded``: nothing says whether they go on where the prompt ends."""
     return [
         without_reasoning(request, response, continues=not recorded)
         for request, response in zip(requests, responses, strict=True)
@@ -97,7 +148,7 @@ def _arrived(
 
 
 def checked(model: object, request: Request, response: object) -> Response | Failed:
-    """The response to one request, in Python's own numbers. Raises ``ModelError`` for what is no response to it."""
+    """Return the response to one request, in Python's own numbers. Raises ``ModelError`` for what is no response."""
     return _checked(model, kind_of(request), response)
 
 
@@ -126,7 +177,7 @@ def _call(
 def _listed(
     model: object, method: str, returned: object, count: int, tell: Callable[[Mapping[int, object]], None]
 ) -> list[object]:
-    """What a method returned; of a generator, in the midst of its work, each response is told of as it is yielded."""
+    """Return the responses that a method returned; one of a generator is told of as soon as it is yielded."""
     if isinstance(returned, str) or not isinstance(returned, Iterable):
         found = "None" if returned is None else f"a {type(returned).__name__}"
         raise _error(model, f"{method} returned {found}, expected one response for each request")
@@ -145,7 +196,7 @@ def _listed(
 
 
 def _checked(model: object, kind: RequestKind, response: object) -> Response | Failed:
-    """The response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
+    """Return the response made of builtins: what a model computes with (numpy, torch) cannot be written to a report."""
     if isinstance(response, RequestError):
         return response
     if not isinstance(response, kind.response):

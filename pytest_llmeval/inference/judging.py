@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.inference.dispatch import ask, received
+from pytest_llmeval.inference.dispatch import ask, received, submitted
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.inference.store.model import StoredModel
 from pytest_llmeval.models.base import (
@@ -205,7 +205,7 @@ class Judging:
         """Give the model what this one wants. Where that fails, it fails when its own sample runs."""
         one = self._open[key]
         try:
-            one.futures, one.model = list(model.submit(one.asked.requests)), model
+            one.futures, one.model = submitted(model, one.asked.requests), model
             one.is_sent = True
         except (KeyboardInterrupt, GeneratorExit):
             raise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.inference.dispatch import received
+from pytest_llmeval.inference.dispatch import received, submitted
 from pytest_llmeval.models.base import BackgroundModel, Failed
 from pytest_llmeval.types import Request, Response
 
@@ -39,7 +39,7 @@ class Window:
 
     def open(self, key: Hashable, requests: Sequence[Request], answerer: BackgroundModel | None = None) -> None:
         """Give the model, or what answers for it, the requests of one more sample. Raises what ``submit`` does."""
-        self._open[key] = requests, list((answerer or self._model).submit(requests))
+        self._open[key] = requests, submitted(answerer or self._model, requests)
 
     def fill(
         self, candidates: Iterable[tuple[Hashable, Callable[[], tuple[Sequence[Request], BackgroundModel]]]]

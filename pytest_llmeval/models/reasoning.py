@@ -1,12 +1,12 @@
-"""A reply's reasoning: split off when the reply arrives, and never taken for the answer's end."""
+"""Splits a reply's reasoning off when the reply arrives, and has stop strings apply behind it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_llmeval.errors import RequestError
 from pytest_llmeval.text.reasoning import (
     DEFAULT_TAGS,
     Split,
@@ -20,7 +20,9 @@ from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Requ
 
 __all__ = [
     "as_asked",
+    "both_paid",
     "cut_at_stop",
+    "cut_whole",
     "is_asked_again",
     "opened_in",
     "stops_behind_reasoning",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 _R = TypeVar("_R")
+_G = TypeVar("_G", bound=GenerateResponse)
 
 
 def without_reasoning(request: Request, response: _R, *, continues: bool = True) -> _R:
@@ -57,12 +60,17 @@ def without_reasoning(request: Request, response: _R, *, continues: bool = True)
 
 def was_cut_in_reasoning(request: Request, response: object) -> bool:
     """Return whether a stop string may have ended the reply before its answer: whoever wrote it looked for such strings
-    in the reasoning too, or in the white space behind it.
+    in the reasoning too, or in the white space behind it. One that was asked for twice is known to be whole.
     """
     if not isinstance(request, GenerateRequest) or not isinstance(response, GenerateResponse):
         return False
-    if not request.stop or not request.reasoning or response.finish_reason != "stop" or response.reasoning is not None:
+    is_known = response.reasoning is not None or response.is_unfinished
+    if not request.stop or not request.reasoning or response.finish_reason != "stop" or is_known:
         return False
+    return _has_no_answer(request, response)
+
+
+def _has_no_answer(request: GenerateRequest, response: GenerateResponse) -> bool:
     found = _split(request, response)
     return found.reasoning is not None and not found.text.strip()
 
@@ -81,6 +89,7 @@ def opened_in(prompt: Prompt, tags: Tags) -> str:
 
 
 def _split(request: GenerateRequest, response: GenerateResponse, *, continues: bool = True) -> Split:
+    """Return the response's text without its reasoning. ``continues`` as ``without_reasoning`` takes it."""
     if response.tagged is not None:
         return split_reasoning(response.tagged, request.reasoning)
     is_inside = continues and response.reasoning is None
@@ -91,7 +100,7 @@ def _split(request: GenerateRequest, response: GenerateResponse, *, continues: b
 def as_asked(request: Request, response: _R) -> _R:
     """Return a response that is kept under a request which says nothing of reasoning, for one that has no tags of it.
 
-    Where that was asked with tags, a stop string may stand in the reasoning: here it ends the text.
+    Where that was asked with tags, a stop string may stand in the reasoning: here it ends the text, which is an answer.
     """
     if not isinstance(request, GenerateRequest) or not isinstance(response, GenerateResponse):
         return response
@@ -99,7 +108,8 @@ def as_asked(request: Request, response: _R) -> _R:
     if request.reasoning or not request.stop or not has_reasoning:
         return response
     text, was_cut = cut_behind_reasoning(response.text, request.stop, ())
-    return replace(response, text=text, finish_reason="stop") if was_cut else response
+    found = replace(response, is_unfinished=response.is_unfinished and response.reasoning is not None)
+    return replace(found, text=text, finish_reason="stop") if was_cut else found
 
 
 def stops_behind_reasoning(
@@ -110,7 +120,7 @@ def stops_behind_reasoning(
 ) -> list[_R]:
     """Return the responses, with others in the place of those that a stop string has cut inside of their reasoning.
 
-    These are asked for once more, without stop strings, and cut here.
+    These are asked for once more, without stop strings, and cut here (``cut_whole``).
     """
     found = list(responses)
     again = {
@@ -121,7 +131,7 @@ def stops_behind_reasoning(
     if again:
         whole = ask([replace(request, stop=()) for request in again.values()])
         for (place, request), response in zip(again.items(), whole, strict=True):
-            found[place] = _cut(request, response)
+            found[place] = cut_whole(request, found[place], response)
     return found
 
 
@@ -134,8 +144,30 @@ def is_asked_again(model: object, request: Request, response: object) -> bool:
     return not getattr(model, "has_stops_behind_reasoning", False) and was_cut_in_reasoning(request, response)
 
 
-def _cut(request: GenerateRequest, response: _R) -> _R:
-    if isinstance(response, RequestError) or not isinstance(response, GenerateResponse):
+def cut_whole(request: GenerateRequest, first: object, response: _R) -> _R:
+    """Return the second reply to a request, which has had no stop strings, cut at these. It counts the first one's use.
+
+    An error in the reply's place stays.
+    """
+    if not isinstance(response, GenerateResponse) or not isinstance(first, GenerateResponse):
         return response
     text, was_cut = cut_at_stop(request, response.text)
-    return replace(response, text=text, finish_reason="stop") if was_cut else response
+    cut = replace(response, text=text, finish_reason="stop") if was_cut else response
+    return both_paid(request, first, cut)
+
+
+def both_paid(request: GenerateRequest, first: GenerateResponse, second: _G) -> _G:
+    """Return the second reply with the tokens, the time and the cost of both, since both were paid."""
+    num_tokens = first.num_tokens + second.num_tokens
+    if second.finish_reason == "length" and second.num_tokens < request.max_tokens:
+        # The context was full: with as many tokens as were asked for it would be taken for a whole reply.
+        num_tokens = min(num_tokens, request.max_tokens - 1)
+    costs = [one.cost for one in (first, second) if one.cost is not None]
+    return replace(
+        second,
+        num_prompt_tokens=first.num_prompt_tokens + second.num_prompt_tokens,
+        num_tokens=num_tokens,
+        seconds=first.seconds + second.seconds,
+        cost=math.fsum(costs) if costs else None,
+        is_unfinished=second.is_unfinished or _has_no_answer(request, second),
+    )

@@ -17,6 +17,7 @@ from tests.support import REPOSITORY
 
 MODELS = '''
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 from pytest_llmeval.types import GenerateResponse, ModelIdentity
 
@@ -55,7 +56,19 @@ class Model:
     def generate(self, requests):
         with open("asked.txt", "a") as file:
             print(*(f"{request.prompt.split()[0]} {len(request.stop)}" for request in requests), sep="\\n", file=file)
-        return [GenerateResponse(text=cut_at(reply_to(one.prompt), one.stop), num_tokens=5) for one in requests]
+        return [
+            GenerateResponse(text=cut_at(reply_to(one.prompt), one.stop), num_prompt_tokens=7, num_tokens=5, cost=0.5)
+            for one in requests
+        ]
+
+class Background(Model):
+    num_concurrent = 4
+
+    def __init__(self):
+        self.pool = ThreadPoolExecutor(1)
+
+    def submit(self, requests):
+        return [self.pool.submit(lambda: self.generate([one])[0]) for one in requests]
 
 def judge(prompt):
     """Gives the lowest mark in its reasoning, and the highest behind it."""
@@ -143,15 +156,28 @@ def test_labels_words_and_json(llm_pytester: pytest.Pytester, score: str, reply:
     assert (record["answer"], record["no_answer"]) == (answer, answer is None)
 
 
-@pytest.mark.parametrize("model", ["python:models:Model", "python:models:stopping"])
+@pytest.mark.parametrize("model", ["python:models:Model", "python:models:stopping", "python:models:Background"])
 def test_a_model_that_stops_in_its_reasoning_is_asked_again(
     project: pytest.Pytester, workers: list[str], model: str
 ) -> None:
-    """What it has opened is seen; nothing shows where another template has."""
-    records = run(project, *workers, f"--llm-model={model}", suite=f"score: number\n{STOP}")
-    assert right(records) == ["whole", "plain", "gpt-oss", "mention"]
-    assert records["whole"]["output"].strip() == "The answer is 42."
-    assert sorted(asked(project)) == sorted([*(f"{name} 1" for name in IDS), "whole 0", "cut 0"])
+    """What it has opened is seen; nothing shows where another template has. What it replies is kept."""
+    for _ in range(2):
+        args = (*workers, f"--llm-model={model}", "--llm-store=kept", "--llm-store-max-age=7d")
+        records = run(project, *args, suite=f"score: number\n{STOP}")
+        assert right(records) == ["whole", "plain", "gpt-oss", "mention"]
+        assert records["whole"]["output"].strip() == "The answer is 42."
+        assert sorted(asked(project)) == sorted([*(f"{name} 1" for name in IDS), "whole 0", "cut 0"])
+    records = run(
+        project, *args, suite=f"score: {{pattern: {{pattern: '(4.)'}}}}\n{STOP.replace('{', '{reasoning: false, ')}"
+    )
+    assert records["cut"]["answer"] == "41"
+
+
+@pytest.mark.parametrize("model", ["python:models:Model", "python:models:Background"])
+def test_both_replies_of_one_that_is_asked_again_were_paid(project: pytest.Pytester, model: str) -> None:
+    records = run(project, f"--llm-model={model}", suite=f"score: number\n{STOP}")
+    paid = {name: (one["num_prompt_tokens"], one["num_tokens"], one["cost"]) for name, one in records.items()}
+    assert paid == {name: (14, 10, 1.0) if name in ("whole", "cut") else (7, 5, 0.5) for name in IDS}
 
 
 def test_what_a_function_tells_apart_itself(project: pytest.Pytester, workers: list[str]) -> None:

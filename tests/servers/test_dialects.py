@@ -323,6 +323,23 @@ def test_tags_in_texts_do_not_meet_stop_strings(prompt: Any, whole: str) -> None
     assert ["stop" in body for body in client.bodies[3:]] == [True, False]
 
 
+def test_a_reply_that_is_asked_for_twice_counts_what_both_took() -> None:
+    counted = {"prompt_tokens": 9, "completion_tokens": 4}
+    reply = asked_twice("<think>Two\n\nand two</think>4")
+    response, client = generate("vllm", lambda body: {**reply(body), "usage": counted}, THINKS)
+    assert len(client.bodies) == 2
+    assert (response.num_prompt_tokens, response.num_tokens) == (18, 8)
+
+
+def test_an_answer_that_quotes_the_tags_is_whole() -> None:
+    """A server that tells reasoning apart itself has left nothing to split off; stops apply to all of its answer."""
+    answer = "It is closed by\n</think>\nand opened by\n<think>"
+    request = replace(THINKS, stop=("STOP",))
+    response, _ = generate("vllm", chat_reply(content=f"{answer}STOP", reasoning_content="Hm …"), request)
+    found = without_reasoning(request, response)
+    assert (found.text, found.reasoning, found.is_unfinished) == (answer, "Hm …", False)
+
+
 def test_without_tags_stop_strings_are_sent_and_apply_everywhere() -> None:
     response, client = generate("vllm", asked_twice("<think>Two\n\nand two</think>4"), replace(THINKS, reasoning=()))
     assert response.text == "<think>Two"

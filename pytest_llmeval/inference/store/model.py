@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import request_kinds
-from pytest_llmeval.inference.dispatch import ask_for_raw, checked
+from pytest_llmeval.inference.dispatch import ask_for_raw, checked, submitted
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.lines import AuditRequest, Question, fingerprint_of, identity_of, is_keepable
 from pytest_llmeval.models.base import (
@@ -309,9 +309,9 @@ class StoredBackgroundModel(StoredModel):
             if name not in found:
                 sharing.setdefault(name, []).append(place)
         missing = [places[0] for places in sharing.values()]
-        sent = self._submitting.submit([requests[place] for place in missing]) if missing else ()
+        sent = submitted(self._submitting, [requests[place] for place in missing]) if missing else []
         if len(sent) != len(missing):
-            return list(sent)  # whoever asked says what is wrong
+            return sent  # whoever asked says what is wrong
         futures: list[Future[Response | Failed]] = [Future() for _ in requests]
         for future, question in zip(futures, questions, strict=True):
             if question.key in found:

@@ -45,9 +45,9 @@ __all__ = [
 MIN_CLUSTERS = 10
 """Fewer clusters give no standard error and no interval."""
 _RARE = 0.1
-"""A value is rare that so many samples, or fewer, would have of as many independent ones as there are clusters."""
+"""A value is rare if fewer than so many samples would have it, were there one for each cluster."""
 _MOST_SKEWNESS = 0.8
-"""Over t's quantile: with this skewness Hall's transformation reaches 1.6 times as far as t, with more soon very far."""
+"""Times one over t's quantile: there Hall's transformation reaches 1.6 times as far as t, and beyond soon very far."""
 
 
 def cluster_numbers(clusters: Sequence[str | None]) -> list[int] | None:
@@ -179,8 +179,8 @@ def proportion_interval(
 
     The quantile is that of t, not of the normal distribution. Clusters can be more skewed than Wilson's formula knows,
     where few of them are all wrong: each end lies as far out as that of ``intervals.skewed_interval``, where that is
-    further, but no further than Wilson's of clusters that count as one sample each, which it is where right or wrong is rare
-    (``is_rare``). What it covers is measured in ``benchmarks/interval_coverage.py``. Clusters of one sample each are as
+    further, but no further than Wilson's of clusters that count as one sample each. It is that one where right or wrong
+    ``is_rare``. What it covers is measured in ``benchmarks/interval_coverage.py``. Clusters of one sample each are as
     independent as none.
     """
     found = None if clusters is None else estimate_in_clusters(values, clusters)
@@ -196,9 +196,9 @@ def proportion_interval(
 
 
 def is_rare(share: float, found: Estimated) -> bool:
-    """Return whether a value of this share is so rare that clusters in which it is frequent may just not be among these.
+    """Return whether a value of this share is so rare that clusters in which it is frequent may be missing here.
 
-    Their standard error is then far too small. A value that no sample has says the same.
+    The standard error is then far too small.
     """
     return share * found.num_effective < _RARE
 

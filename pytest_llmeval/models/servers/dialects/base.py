@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.reasoning import opened_in, without_reasoning
+from pytest_llmeval.models.reasoning import both_paid, opened_in, without_reasoning
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.text.reasoning import cut_behind_reasoning
 from pytest_llmeval.text.redaction import one_line
@@ -234,11 +234,12 @@ class Dialect(ABC):
         return fields
 
     async def generate(self, client: Client, request: GenerateRequest, opened: str = "") -> GenerateResponse:
-        """The reply to a request, cut at its first stop string behind the reasoning. Raises ``RequestError``.
+        """Return the reply to a request, cut at its first stop string behind the reasoning. Raises ``RequestError``.
 
         Servers look for stop strings in a model's reasoning too, and would end it there. The first reply to a chat, or
         to a text, that has reasoning shows that this is such a model: from then on its replies are cut here only, and
-        one that has no answer is asked for again. ``opened``: the chat template opens the reasoning with this tag.
+        one that has no answer is asked for again, and counts what both took. ``opened``: the chat template opens the
+        reasoning with this tag.
         """
         is_chat = isinstance(request.prompt, tuple)
         if opened:
@@ -249,7 +250,8 @@ class Dialect(ABC):
         if asked.stop and "stop" not in self.left_out and found.reasoning is not None:
             self.reasons.add(is_chat)
             if found.finish_reason == "stop" and not found.text.strip():
-                response = (await self.write(client, replace(request, stop=()))).response(request, opened)
+                whole = (await self.write(client, replace(request, stop=()))).response(request, opened)
+                response = both_paid(request, response, whole)
         return response
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
