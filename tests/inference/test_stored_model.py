@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.model import StoredModel, with_store
 from pytest_llmeval.models.base import Backend
 from pytest_llmeval.models.guessing import GuessingModel
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     EngineUse,
     GenerateRequest,
@@ -473,10 +474,10 @@ class Background(Counting):
         return futures
 
     def answer_all(self) -> None:
-        for request, future in self.open:
+        given, self.open = self.open, []
+        for request, future in given:
             if future.set_running_or_notify_cancel():
                 future.set_result(self.reply(request))
-        self.open.clear()
 
 
 def test_the_background_is_given_what_is_missing(tmp_path: Path) -> None:
@@ -534,6 +535,45 @@ def test_a_request_that_is_taken_back_is_taken_back_from_the_model(tmp_path: Pat
     assert future.cancel()
     assert model.open[0][1].cancelled()
     model.answer_all()
+    assert len(Store(tmp_path / "store")) == 0
+
+
+THINKS = GenerateRequest("a", stop=("\n\n",), reasoning=DEFAULT_TAGS)
+
+
+def stops_everywhere(request: Any) -> GenerateResponse:
+    text = "<think>b" if request.stop else "<think>b\n\nc</think>d\n\ne"
+    return GenerateResponse(text=text, num_tokens=len(text), cost=0.25)
+
+
+def test_a_reply_that_stopped_in_its_reasoning_is_asked_again_in_the_background(tmp_path: Path) -> None:
+    model = Background(answer=stops_everywhere)
+    wrapped = stored(model, tmp_path)
+    futures = wrapped.submit([THINKS])
+    model.answer_all()
+    assert [request.stop for call in model.calls for request in call] == [("\n\n",), ()]
+    assert not futures[0].done()
+    model.answer_all()
+    (reply,) = received(wrapped, [THINKS], futures)
+    assert isinstance(reply, GenerateResponse)
+    assert (reply.text, reply.reasoning, reply.num_tokens, reply.cost) == ("d", "b\n\nc", 8 + 24, 0.5)
+    (again,) = received(wrapped, [THINKS], stored(Background(answer=stops_everywhere), tmp_path).submit([THINKS]))
+    assert isinstance(again, GenerateResponse)
+    assert (again.text, again.num_tokens, again.cost) == ("d", 32, 0.5)
+
+
+def test_a_second_asking_in_the_background_can_be_taken_back_and_fail(tmp_path: Path) -> None:
+    model = Background(answer=stops_everywhere)
+    wrapped = stored(model, tmp_path)
+    first, second, third = wrapped.submit([replace(THINKS, prompt=prompt) for prompt in "abc"])
+    model.answer_all()
+    assert first.cancel()
+    assert model.open[0][1].cancelled()
+    model.open.pop()[1].set_exception(ModelError("gone"))
+    model.open.pop()[1].cancel()
+    assert second.cancelled()
+    with pytest.raises(ModelError, match="gone"):
+        received(wrapped, [THINKS], [third])
     assert len(Store(tmp_path / "store")) == 0
 
 
