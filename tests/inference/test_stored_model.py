@@ -556,10 +556,10 @@ def test_a_reply_that_stopped_in_its_reasoning_is_asked_again_in_the_background(
     model.answer_all()
     (reply,) = received(wrapped, [THINKS], futures)
     assert isinstance(reply, GenerateResponse)
-    assert (reply.text, reply.reasoning, reply.num_tokens, reply.cost) == ("d", "b\n\nc", 8 + 24, 0.5)
+    assert (reply.text, reply.reasoning, reply.num_tokens, reply.cost) == ("d", "b\n\nc", 8 + 23, 0.5)
     (again,) = received(wrapped, [THINKS], stored(Background(answer=stops_everywhere), tmp_path).submit([THINKS]))
     assert isinstance(again, GenerateResponse)
-    assert (again.text, again.num_tokens, again.cost) == ("d", 32, 0.5)
+    assert (again.text, again.num_tokens, again.cost) == ("d", 31, 0.5)
 
 
 def test_a_second_asking_in_the_background_can_be_taken_back_and_fail(tmp_path: Path) -> None:
