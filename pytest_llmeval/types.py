@@ -308,7 +308,7 @@ IS_KNOWN = "known_by_content"
 """Among the details of a model with a store: True where its fingerprint is one of what the model consists of."""
 
 REPLAYED = "report"
-"""Among the details of ``replay:REPORT``: when the report's session began, and how long it took (s)."""
+"""Among the details of ``replay:REPORT``: the time at which the report's session began, and how long it took (s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

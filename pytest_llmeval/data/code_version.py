@@ -30,7 +30,7 @@ JUDGED_BY = "judged_by"
 
 
 def version_of_class(kind: type) -> int:
-    """A checksum of the source files of a class and of what it derives from, and of its attribute ``version``.
+    """Return a checksum of the source files of a class and of its bases, and of its attribute ``version``.
 
     Classes of this package and of the standard library are left out.
     """
@@ -38,11 +38,11 @@ def version_of_class(kind: type) -> int:
 
 
 def version_of_function(function: object) -> int:
-    """A checksum of what decides what a function returns, and of its attribute ``version``.
+    """Return a checksum of everything that decides what a function returns, and of its attribute ``version``.
 
-    Of a function that is the source file that it stands in, under its decorators, with its defaults and the values
-    that it closes over; of a ``functools.partial`` also the arguments; of an object that can be called the source
-    files of its class and its attributes. Of a function written in C only the name is known.
+    It covers the source file of the function under its decorators, its defaults and the values that it closes over. For
+    a ``functools.partial`` it also covers the arguments, for an object that can be called the source files of its class
+    and its attributes. Of a function written in C only the name is known.
     """
     return zlib.crc32("\0".join([*_parts(function, 0), _declared(function)]).encode("utf-8", "surrogatepass"))
 
@@ -53,7 +53,7 @@ def _declared(thing: object) -> str:
 
 
 def _parts(value: object, depth: int) -> Iterator[str]:
-    """What is known of a function, or of a value that it holds; nothing that differs between two processes."""
+    """Yield texts for a function, or for a value that it holds; nothing that differs between two processes."""
     if depth > _MAX_DEPTH:
         return
     inner = depth + 1
@@ -93,7 +93,7 @@ def _parts(value: object, depth: int) -> Iterator[str]:
 
 
 def _function_parts(function: types.FunctionType, depth: int) -> Iterator[str]:
-    """Of a decorated function both: the decorator may change what comes out."""
+    """Yield texts for a function, and for the one that it decorates: a decorator may change what comes out."""
     yield function.__qualname__
     yield _source(function) or _code(function.__code__)
     yield from _parts((function.__defaults__, function.__kwdefaults__), depth)
@@ -121,7 +121,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def _state(value: object) -> dict[str, object]:
-    """The attributes of an object."""
+    """Return the attributes of an object."""
     names = [name for kind in type(value).__mro__ for name in _slots(kind)]
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
     state = {**found, **getattr(value, "__dict__", {})}
@@ -135,7 +135,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _source(thing: type | types.FunctionType) -> str | None:
-    """The text of the source file, else of the thing alone, else nothing."""
+    """Return the text of the source file, else the source of the thing alone, else None."""
     try:
         path = inspect.getsourcefile(thing)
         if path is not None:
@@ -149,13 +149,13 @@ def _source(thing: type | types.FunctionType) -> str | None:
 
 
 def _code(code: types.CodeType) -> str:
-    """Of a function without a source: what was compiled of it."""
+    """Return a text for the compiled code of a function that has no source."""
     constants = [_code(one) if isinstance(one, types.CodeType) else repr(one) for one in code.co_consts]
     return "\0".join([code.co_code.hex(), *code.co_names, *constants])
 
 
 def _text(value: object) -> str:
-    """What an object says of itself, without its address."""
+    """Return the ``repr`` of an object without its address."""
     try:
         return _ADDRESS.sub("", repr(value))
     except Exception:
@@ -165,12 +165,12 @@ def _text(value: object) -> str:
 def hash_of_sources(thing: object, module: str | None = None) -> str | None:
     """Return a SHA-256 (hex) of the project's own code that ``thing`` is made of; None where none of it has a source.
 
-    These are the files of its modules and of the modules that they import, also inside of functions, and so on. Another
-    module is the project's own where it is not installed: neither in the standard library nor in a folder of
-    packages. What belongs to the package of ``module``, by which the user named the thing, is so wherever it lies.
+    These are the files of its modules and of the modules that they import, also inside of functions, and so on. A
+    module is the project's own if it is not installed: neither in the standard library nor in a folder of packages.
+    The package of ``module``, by which the user named the thing, is the project's own wherever it lies.
 
-    Files count by where they lie in their packages, and not by the names of their modules: of what pytest imports these
-    differ with ``--import-mode``.
+    A file is known by its place in its package, since the names of modules that pytest imports differ with
+    ``--import-mode``.
     """
     names = [name for name in (module, *_modules_of(thing)) if name is not None]
     package = None if module is None else module.partition(".")[0]
@@ -196,7 +196,7 @@ def hash_of_sources(thing: object, module: str | None = None) -> str | None:
 
 
 def _place(path: Path) -> str:
-    """Return the file's path from the folder that its outermost package lies in: the same on every machine."""
+    """Return the file's path from the folder that holds its outermost package: the same on every machine."""
     above = path.parent
     while (above / "__init__.py").exists() and above != above.parent:
         above = above.parent
@@ -204,7 +204,7 @@ def _place(path: Path) -> str:
 
 
 def _modules_of(thing: object) -> Iterator[str]:
-    """Names of the modules that a function stands in, or the class of an object and what it derives from."""
+    """Yield the names of the modules that define a function, or the class of an object and its bases."""
     while isinstance(thing, functools.partial):
         thing = thing.func
     if isinstance(thing, types.MethodType):
@@ -218,7 +218,7 @@ def _modules_of(thing: object) -> Iterator[str]:
 
 
 def _own_file(name: str, package: str | None) -> Path | None:
-    """The source file of a module of the project; it is not imported."""
+    """Return the source file of a module without importing it; None if the module is not the project's own."""
     top = name.partition(".")[0]
     if top == _OURS or top in sys.stdlib_module_names:
         return None
@@ -231,7 +231,7 @@ def _own_file(name: str, package: str | None) -> Path | None:
 
 
 def _spec_on_path(name: str) -> ModuleSpec | None:
-    """Where a module stands that was not imported yet, as an import inside a function would find it."""
+    """Find a module that was not imported yet, as an import inside a function would."""
     package, _, last = name.rpartition(".")
     try:
         if not package:
@@ -245,7 +245,7 @@ def _spec_on_path(name: str) -> ModuleSpec | None:
 
 
 def _is_installed(folder: Path) -> bool:
-    """Return whether a package manager has put a module there: into a folder of packages that Python looks into."""
+    """Return whether a package manager installed the modules there: in a folder of packages that Python searches."""
     paths = sysconfig.get_paths()
     places = {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     searched = {Path(os.path.abspath(entry)) for entry in sys.path}
@@ -259,11 +259,12 @@ def _is_installed(folder: Path) -> bool:
 
 @functools.cache
 def _knows_packages(folder: Path) -> bool:
+    """Return whether the folder holds what package managers write beside the packages that they install."""
     return next(folder.glob("*.dist-info"), None) is not None
 
 
 def _imported(text: str, name: str, *, is_package: bool) -> Iterable[str]:
-    """Names of what may be modules that a module imports."""
+    """Yield the names that a module imports and that may be modules."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -283,6 +284,6 @@ def _imported(text: str, name: str, *, is_package: bool) -> Iterable[str]:
 
 
 def _with_parents(name: str) -> Iterator[str]:
-    """The module and the packages that it stands in, which are imported with it."""
+    """Yield the names of the packages that hold the module, which are imported with it, and its own."""
     parts = name.split(".")
     yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))

@@ -23,7 +23,7 @@ _THRESHOLDS = GateResult(name="gates", kind="threshold", origin="option", outcom
 def decide(
     report: Report, options: GateOptions, *, baseline: Report | None, selection: Selection
 ) -> tuple[GateResult, ...]:
-    """The results of all gates: thresholds, then comparisons with the baseline.
+    """Return the results of all gates: thresholds, then comparisons with the baseline.
 
     A gate that cannot be decided for a defect of ours fails, as does everything else that is not known to hold.
     """
@@ -56,7 +56,7 @@ def _compared(report: Report, options: GateOptions, baseline: Report, selection:
 
 
 def _with_served(result: GateResult, report: Report, baseline: Report | None) -> GateResult:
-    """With what servers say of who gave the suite's replies, where that has changed."""
+    """Return the result with notes on changes of the models that servers name as the authors of the suite's replies."""
     before = baseline if result.kind == "baseline" else None
     notes = dict.fromkeys(
         note
@@ -68,7 +68,7 @@ def _with_served(result: GateResult, report: Report, baseline: Report | None) ->
 
 
 def _broken(result: GateResult, error: Exception) -> GateResult:
-    """With its traceback in the log: it may be a defect of ours."""
+    """Return the result with the error as its reason, and log the traceback: it may be a defect of ours."""
     reason = f"could not be decided: {describe(error)}"
     _LOG.error("%s %s", result.name, reason, exc_info=error)
     return replace(result, reason=reason)

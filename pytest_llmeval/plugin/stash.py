@@ -34,47 +34,47 @@ __all__ = [
 ]
 
 MODEL_STOPPED = "the model stopped: "
-"""What the session's ``shouldfail`` begins with where the only model can answer nothing more. A text, which is all that
-pytest-xdist hands on."""
+"""The beginning of the session's ``shouldfail`` once its only model can answer nothing more. It is a text, since
+pytest-xdist hands on nothing else."""
 
 is_sample_key = pytest.StashKey[bool]()
-"""In the stash of every item that is a sample of a suite."""
+"""Whether an item is a sample of a suite; in the stash of each that is one."""
 
 model_key = pytest.StashKey[str]()
-"""Where several models are given, in the stash of every item that one of them answers: which, as it was written."""
+"""The model that answers an item, as it was written; in the stash of every such item if several models are given."""
 
 llm_session_key = pytest.StashKey[Any]()
 """The ``LLMSession`` of the process that reports, once there is something to gather."""
 
 collected_suites_key = pytest.StashKey[dict[str, Any]]()
-"""By its name, the ``SuiteInfo`` of each suite that this process has collected, selected or not."""
+"""The ``SuiteInfo`` of each suite that this process has collected, selected or not, by the suite's name."""
 
 has_broken_suite_key = pytest.StashKey[bool]()
 """Whether there is a suite that could not be collected, in the process that reports."""
 
 has_collected_key = pytest.StashKey[bool]()
-"""False from the beginning of a session on, and True once all was collected that it named."""
+"""Whether everything that the session named was collected: False from its beginning on."""
 
 has_model_key = pytest.StashKey[bool]()
-"""Whether there is a model for any suite, be it that of a conftest.py; once suites were collected."""
+"""Whether any suite has a model, also one of a conftest.py: known once suites were collected."""
 
 lasting_objects_key: pytest.StashKey[LastingObjects] = pytest.StashKey()
-"""From the first suite on that is collected."""
+"""The ``LastingObjects`` of this process, once it has collected a suite."""
 
 process_key = pytest.StashKey[int]()
 """The process that pytest was configured in."""
 
 NUM_DESELECTED = "llmeval_num_deselected"
-"""In what a worker of pytest-xdist puts out: its ``num_deselected_key``."""
+"""The name of ``num_deselected_key`` in the output of a worker of pytest-xdist."""
 
 num_deselected_key = pytest.StashKey[int]()
-"""How many tests were collected and left out, by whatever option."""
+"""The number of tests that were collected and left out, by whatever option."""
 
 recorder_key = pytest.StashKey[Any]()
 """The ``Recorder`` of an item that has asked for ``llm_record``."""
 
 SampleKey: TypeAlias = tuple[str, str | None, str]
-"""Suite, model where several are given (as it was written), sample id."""
+"""The suite, the model as it was written (None unless several are given), and the sample's id."""
 
 lookahead_key: pytest.StashKey[Lookahead] = pytest.StashKey()
 
@@ -83,4 +83,4 @@ judging_key: pytest.StashKey[Judging] = pytest.StashKey()
 record_key: pytest.StashKey[Record] = pytest.StashKey()
 
 suite_paths_key = pytest.StashKey[dict[str, str]]()
-"""In the session's stash: the node id of each suite, by its name."""
+"""The node id of each suite by its name, in the session's stash."""

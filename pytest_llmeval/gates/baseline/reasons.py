@@ -86,10 +86,10 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
 
 
 def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_measurable: float) -> str | None:
-    """Return why the pairs that have a value on both sides are too few to compare; None where they are enough.
+    """Return why the pairs that have a value on both sides are too few to compare; None if they are enough.
 
-    ``num_unscored`` pairs are unscored on a side. Pairs that are not measurable on either side do not count: the metric
-    has no meaning for them, in the baseline too.
+    ``num_unscored`` pairs are unscored on a side or both. Pairs that are not measurable on both sides do not count: the
+    metric has no meaning for them.
     """
     num_one_sided = paired.num_lost + paired.num_gained
     num_lacking = num_one_sided + num_unscored

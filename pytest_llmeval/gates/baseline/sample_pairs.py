@@ -33,6 +33,7 @@ _PARTS = {
     "fewshot": "the few-shot examples",
     "scorer": "the scorer (its version or its code)",
 }
+_NOT_TOLD = frozenset((UNKNOWN_REPLIES, NEW_REPLIES))
 _SCORE_AGAIN = "score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"
 
 
@@ -67,8 +68,8 @@ class Pairing:
 class SamplePairs:
     """The scores of the samples that both reports have, by id; clusters where there are any.
 
-    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them. Of ``num_unscored`` pairs
-    one side or both have no score: these belong to the comparison.
+    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them. ``num_unscored`` pairs
+    have no score on one side or both: they belong to the comparison.
     """
 
     first: Mapping[str, ScoreLike]
@@ -206,7 +207,7 @@ def _has_other_label(before: Kept, after: Kept) -> bool:
 def pair_with_ties(
     before: SuiteReport, after: SuiteReport, earlier: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
 ) -> SamplePairs:
-    """Pair the samples of a suite whose scorer compared each reply with the baseline's with what a tie is worth.
+    """Pair each score of a suite whose scorer compared replies with the baseline's with what a tie is worth.
 
     The baseline's own replies (``earlier``), compared with themselves, are ties. Raises ``Refusal`` and ``Undecided``.
     """
@@ -268,9 +269,8 @@ def _without_own(
 ) -> tuple[list[str], Sequence[str]]:
     """Return the samples without those whose replies are the baseline's own, from a store, and the notes on these.
 
-    They were judged by the same scorer, and say nothing of a model that may be another one now: ``Undecided`` where
-    there are no others. Of a model that is known to be the same they are what it replies. Where the baseline itself is
-    replayed, another way of scoring is what is compared, or nothing.
+    Such replies say nothing of a model that may be another one now; raise ``Undecided`` if there are no others. They
+    count if the model is known to be the same, and if this run replays the baseline, which compares ways of scoring.
     """
     earlier, now = pairing.reports
     details = _model_of(after, now).get("details")
@@ -279,8 +279,8 @@ def _without_own(
     own = {one for one in scored if one in first and _may_be_same_replies(first[one], second[one])}
     if not own:
         return scored, ()
-    is_known = all(second[one].kept_as != UNKNOWN_REPLIES for one in own)
-    be = "may be" if not is_known else "is" if len(own) == 1 else "are"
+    is_unsure = any({first[one].kept_as, second[one].kept_as} & _NOT_TOLD for one in own)
+    be = "may be" if is_unsure else "is" if len(own) == 1 else "are"
     are = f"{len(own):,} of {counted(len(scored))} {be} judged on the baseline's own"
     if _is_same_model(before, after, earlier, now):
         return scored, [f"the same model: {are} replies, from a store"]
@@ -292,11 +292,11 @@ def _without_own(
 
 
 def _may_be_same_replies(before: Kept, now: Kept) -> bool:
-    """Return whether a sample of now may be judged on the baseline's replies.
+    """Return whether a sample of this run may be judged on the baseline's replies.
 
-    Reports of schema 2 have the time of the last reply alone, which is a judge's, where one was asked.
+    Reports of schema 2 have only the time of the last reply, which is a judge's if one was asked.
     """
-    if {before.kept_as, now.kept_as} & {UNKNOWN_REPLIES, NEW_REPLIES}:
+    if {before.kept_as, now.kept_as} & _NOT_TOLD:
         return now.kept_as not in (None, NEW_REPLIES)
     if before.kept_as is not None and now.kept_as is not None:
         return before.kept_as == now.kept_as
@@ -341,8 +341,7 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
     if pairing.num_unscored_before > pairing.allow_unscored:
         allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
         if pairing.compare == "all":
-            hint = "--llm-compare common leaves them out"
-            raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; {hint}")
+            raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; --llm-compare common leaves them out")
     return [f"{found}: left out"]
 
 
@@ -408,9 +407,9 @@ def _selection_before(
 
 
 def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing) -> None:
-    """Raise ``Undecided`` where hand-written tests of an older report may be a selection, such as by ``--lf``.
+    """Raise ``Undecided`` if the hand-written tests of an older report may be a selection, such as by ``--lf``.
 
-    They are known to be whole where they have every sample of a run that is whole itself.
+    They are known to be whole if they have every sample of a run that is whole itself.
     """
     if not pairing.is_selection and second.keys() <= first.keys():
         return

@@ -265,7 +265,7 @@ class StoredModel(UniformBackend):
     def kept_since(self, start: float) -> list[str | None]:
         """Return ``kept_as`` of each reply since then (of ``time.monotonic``), None for those that are not kept.
 
-        Nothing where these may not be all, since there are very many.
+        The list is empty if there are more than are remembered.
         """
         found = [kept_as for when, kept_as in self._recent if when >= start]
         return [] if len(found) == _NUM_RECENT else found

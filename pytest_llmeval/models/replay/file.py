@@ -134,8 +134,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies:
-    """All replies of a file. ``shown`` is how the user knows the file. ``report`` is the start of the session whose
-    report it is, and how long that took (s).
+    """All replies of a file. ``shown`` is how the user knows the file.
+
+    ``report`` is the time at which the session of a report began, and how long it took (s).
     """
 
     shown: str

@@ -172,10 +172,10 @@ class Recorder:
         self._pending.append(record)
 
     def _kept_as(self) -> str | None:
-        """Return ``Record.kept_as`` of all replies that the test has had by now: which the sample is about is not said.
+        """Return ``Record.kept_as`` for all replies that the test has had by now, any of which the sample may be about.
 
-        A fixture of a module or session has asked for those of a test that has had none. Where some are this session's
-        and some are not, the sample may be about these alone.
+        If it has had none, a fixture of the module or session has asked for them. If some were asked for by this
+        session and some were not, the sample may be about the latter alone.
         """
         model = getattr(self._item, "funcargs", {}).get("llm_model")
         if not callable(replies := getattr(model, "kept_since", None)):

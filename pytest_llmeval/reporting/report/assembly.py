@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import TypeAlias
 
 from pytest_llmeval.reporting.report.groups import Group, described_group
@@ -124,29 +123,31 @@ def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
 
 
 def never_named(report: Report) -> Iterator[str]:
-    """Yield a problem for each name in a suite's ``not_measurable`` that none of its scores gives a value or a reason.
+    """Yield a problem for each name in a suite's ``not_measurable`` for which none of its scores has a value or reason.
 
-    What metrics a user's own scorer or test has is known from its scores alone. A part of a suite may lack one.
+    The metrics of a user's own scorer or test are known from its scores alone. Suites that did not run whole are left
+    out: a part of a suite may lack a metric.
     """
     if report.stopped is not None:
         return
     given: dict[str, list[str]] = {}
+    known: dict[str, set[str]] = {}
+    expected: dict[str, set[str]] = {}
     for suite in report.suites:
         numbers = suite.info.settings.get(NOT_MEASURABLE)
         is_part = bool(report.selected.by) if suite.info.num_samples is None else suite.is_selection
         if isinstance(numbers, Mapping) and not is_part:
-            given[suite.info.name] = [*map(str, numbers)]
-    records: dict[str, list[Record]] = {name: [] for name in given}
+            name = suite.info.name
+            given[name], known[name], expected[name] = [*map(str, numbers)], set(), set()
     for record in report.records if given else ():
-        if record.suite in given and record.status != "unscored":
-            records[record.suite].append(record)
+        if (names := given.get(record.suite)) is not None and record.status != "unscored":
+            known[record.suite].update(names_given(record, names))
+            # A score that says that nothing can be measured does not have to name each metric.
+            expected[record.suite].update(name for name in names if why_not_measurable(record, name) is None)
     for suite_name, names in given.items():
-        own = records[suite_name]
-        known = {*chain.from_iterable(names_given(record, names) for record in own)}
         for name in names:
-            # Where all of them say that nothing can be measured, none of them has to name it.
-            if name not in known and any(why_not_measurable(record, name) is None for record in own):
-                hint = expected_one_of(name, sorted(known))
+            if name in expected[suite_name] - known[suite_name]:
+                hint = expected_one_of(name, sorted(known[suite_name]))
                 yield f"suite {suite_name!r}: not_measurable has {name!r}, and no score has such a metric{hint}"
 
 

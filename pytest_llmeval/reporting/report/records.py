@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 UNKNOWN_REPLIES, NEW_REPLIES = "unknown", "new"
-"""``Record.kept_as`` where replies are unknown: they may be another session's, from a store; this one asked for all."""
+"""``Record.kept_as`` if it is not known which replies a sample is about. If they are new, its own session asked for all
+that it can be about; else a store may have given replies of another session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,8 @@ class Record:
     ``not_measurable`` gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
 
     In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
-    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones, or
-    ``UNKNOWN_REPLIES`` or ``NEW_REPLIES`` of a hand-written test that does not say which replies it has seen.
+    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones. It is
+    ``UNKNOWN_REPLIES`` or ``NEW_REPLIES`` if a hand-written test does not say which replies the sample is about.
     ``served_by`` lists the authors of replies and verdicts, as servers name them, who differ from those of the
     session's first: ``role`` (None for the evaluated model), ``name``, ``model``, ``system_fingerprint``.
     """

@@ -42,7 +42,7 @@ def with_numbers(score: Score, numbers: Mapping[str, float]) -> Score:
 
 
 def names_given(score: ScoreLike, numbers: Collection[str]) -> Iterator[str]:
-    """Yield the names of which the score itself has a value or a reason, and no value of ``with_numbers`` alone."""
+    """Yield the metrics for which the scorer gave a value or a reason: not those that only ``with_numbers`` added."""
     yield from (name for name in score.values if name not in numbers or why_not_measurable(score, name) is None)
     yield from (name for name in score.not_measurable if name.rpartition(".")[2] != WILDCARD)
 
