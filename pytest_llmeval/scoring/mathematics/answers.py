@@ -66,7 +66,7 @@ class Answer:
 
 
 def find_answer(text: str, ways: Sequence[Extract]) -> Answer | None:
-    """What the first of ``ways`` finds in the text; None where none does."""
+    """Return what the first of ``ways`` finds in the text; None where none does."""
     searched = text[-MAX_REPLY:]
     for way in ways:
         if way == "number":
@@ -107,7 +107,7 @@ def _after_mark(text: str) -> str | None:
 
 
 def _plain(sentence: str) -> str:
-    """The answer in a sentence without delimited mathematics."""
+    """Return the answer in a sentence without delimited mathematics."""
     answer = _BOLD.sub("", sentence.split("I hope it is correct")[0]).strip(" \t*_`\"',;")
     if not answer.endswith("..."):  # 0.333...
         answer = answer.strip(" \t*_`\"'.,;")
@@ -123,7 +123,9 @@ def _last_math(text: str) -> str | None:
 
 
 def _spans(text: str) -> Iterator[tuple[int, str, int]]:
-    """Start, content and end of each expression between delimiters. An inline ``$`` does not cross a line."""
+    """Return the start, the content and the end of each expression between delimiters. An inline ``$`` does not cross a
+    line.
+    """
     opened: tuple[str, int, int] | None = None
     for token in _DELIMITER.finditer(text):
         mark = token[0]
@@ -205,7 +207,7 @@ _IDLE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 
 def same_text(one: str, other: str) -> bool:
-    r"""Whether two answers differ at most in spaces, ``\left`` and ``\right``, and the size of their fractions."""
+    r"""Return whether answers differ at most in spaces, ``\left`` and ``\right``, and the size of their fractions."""
     return _bare_text(one) == _bare_text(other) != ""
 
 
@@ -215,7 +217,7 @@ def _bare_text(text: str) -> str:
 
 
 def for_math_verify(answer: str) -> str:
-    r"""The answer as LaTeX that Math-Verify reads as it was meant, without its unit.
+    r"""Return the answer as LaTeX that Math-Verify reads as it was meant, without its unit.
 
     Signs of Unicode become commands; 4.5e33 is a power of ten and no multiple of Euler's number; "3 1/2" is a mixed
     number and "x=2,900" no pair; "1./3" has no decimals; "]1,2]" is an interval that is open on its left; the set of
@@ -260,7 +262,7 @@ def _fraction(number: Fraction) -> str:
 
 
 def _with_round_brackets(found: re.Match[str]) -> str:
-    """``(1,2]`` for ``]1,2]``: a bracket that is turned outwards leaves the end out. ``[1,5;2]`` is ``[1.5,2]``."""
+    """Return ``(1,2]`` for ``]1,2]``: a bracket turned outwards leaves the end out. ``[1,5;2]`` is ``[1.5,2]``."""
     before, left, inner, right = found.groups()
     if "," not in inner and ";" not in inner:
         return found[0]

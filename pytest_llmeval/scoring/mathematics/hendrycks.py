@@ -15,9 +15,10 @@ _UNIT = r"\text{ "
 
 
 def equal_texts(one: str, other: str) -> bool:
-    """Whether two answers have one normal form; where the published code fails on either, whether they are identical.
+    """Return whether two answers have one normal form; where the published code fails on either, whether they are
+    identical.
 
-    As ``lm_eval.tasks.hendrycks_math.utils.is_equiv`` of two texts.
+    This is ``lm_eval.tasks.hendrycks_math.utils.is_equiv`` for two texts.
     """
     try:
         return _normal_form(one) == _normal_form(other)
@@ -26,7 +27,7 @@ def equal_texts(one: str, other: str) -> bool:
 
 
 def normal_form(text: str) -> str:
-    """The form that equal answers share; the text itself where the published code fails on it."""
+    """Return the form that equal answers share; the text itself where the published code fails on it."""
     try:
         return _normal_form(text)
     except (IndexError, ValueError):
@@ -34,10 +35,10 @@ def normal_form(text: str) -> str:
 
 
 def published_box(solution: str) -> str | None:
-    r"""What the last ``\boxed{}``, ``\fbox{}`` or ``\boxed `` of a published solution holds; None for none.
+    r"""Return what the last ``\boxed{}``, ``\fbox{}`` or ``\boxed `` of a published solution holds; None for none.
 
-    As ``remove_boxed(last_boxed_only_string(solution))`` of lm-eval, which fails for a ``\fbox{}``: ``\boxed`` before a
-    blank, anywhere, comes first and ends with the next ``$``; an escaped brace counts like any other.
+    This is ``remove_boxed(last_boxed_only_string(solution))`` of lm-eval, which fails for a ``\fbox{}``: ``\boxed``
+    before a blank, anywhere, comes first and ends with the next ``$``; an escaped brace counts like any other.
     """
     _, bare, rest = solution.rpartition("\\boxed ")
     if bare:
@@ -57,7 +58,9 @@ def published_box(solution: str) -> str | None:
 
 
 def _normal_form(text: str) -> str:
-    r"""``strip_string`` of lm-eval's hendrycks_math. Raises ``IndexError`` or ``ValueError`` where that fails."""
+    r"""Return what ``strip_string`` of lm-eval's hendrycks_math does. Raise ``IndexError`` or ``ValueError`` where that
+    fails.
+    """
     text = text.replace("\n", "").replace(r"\!", "").replace("\\\\", "\\")
     text = text.replace("tfrac", "frac").replace("dfrac", "frac").replace(r"\left", "").replace(r"\right", "")
     text = text.replace(r"^{\circ}", "").replace(r"^\circ", "").replace(r"\$", "")
@@ -81,13 +84,15 @@ def _without_unit(text: str) -> str:
 
 
 def _braced_roots(text: str) -> str:
-    r"""``\sqrt3`` as ``\sqrt{3}``."""
+    r"""Write ``\sqrt3`` as ``\sqrt{3}``."""
     first, *rest = text.split(r"\sqrt")
     return first + "".join(rf"\sqrt{part}" if part[0] == "{" else rf"\sqrt{{{part[0]}}}{part[1:]}" for part in rest)
 
 
 def _braced_fractions(text: str) -> str:
-    r"""``\frac12`` and ``\frac1{2}`` as ``\frac{1}{2}``; the whole text as it was if one has too little after it."""
+    r"""Write ``\frac12`` and ``\frac1{2}`` as ``\frac{1}{2}``; return the whole text as it was if one has too little
+    after it.
+    """
     first, *rest = text.split(r"\frac")
     parts = [first]
     for part in rest:
@@ -102,7 +107,7 @@ def _braced_fractions(text: str) -> str:
 
 
 def _fraction_of_slash(text: str) -> str:
-    r"""``1/2`` as ``\frac{1}{2}``. ``ValueError`` for one slash between anything but whole numbers."""
+    r"""Write ``1/2`` as ``\frac{1}{2}``. Raise ``ValueError`` for one slash between anything but whole numbers."""
     if text.count("/") != 1:
         return text
     top, bottom = (int(part) for part in text.split("/"))

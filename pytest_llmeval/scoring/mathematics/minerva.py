@@ -49,9 +49,10 @@ _THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
 
 
 def announced_answer(text: str) -> str | None:
-    """What stands between "Final Answer: The final answer is" and ". I hope it is correct.", the first on one line.
+    """Return what stands between "Final Answer: The final answer is" and ". I hope it is correct.", the first on one
+    line.
 
-    The closing sentence may be missing at the end of the text. As ``get_unnormalized_answer`` of lm-eval's
+    The closing sentence may be missing at the end of the text. This is ``get_unnormalized_answer`` of lm-eval's
     minerva_math, whose ``[invalidanswer]`` is None here; its pattern is searched line by line, which takes time in
     proportion to the text.
     """
@@ -64,7 +65,9 @@ def announced_answer(text: str) -> str | None:
 
 
 def normalized_answer(answer: str) -> str:
-    """``normalize_final_answer`` of lm-eval's minerva_math: without units, thousands separators and shorthands."""
+    """Return what ``normalize_final_answer`` of lm-eval's minerva_math does: no units, thousands separators and
+    shorthands.
+    """
     answer = answer.rpartition("=")[2]
     for word in _WHOLE_WORDS:
         answer = word.sub("", answer)
@@ -79,7 +82,7 @@ def normalized_answer(answer: str) -> str:
 
 
 def _without_word(answer: str, word: str) -> str:
-    r"""A unit that white space no longer delimits, but not the "ft" of ``\left``."""
+    r"""Remove a unit that white space no longer delimits, but not the "ft" of ``\left``."""
     parts = _COMMAND.split(answer)
     parts[::2] = [part.replace(word, "") for part in parts[::2]]
     return "".join(parts)

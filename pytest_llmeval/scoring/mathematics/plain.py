@@ -13,9 +13,9 @@ _SPACES = re.compile(r"\\(?:left|right|q?quad)(?![A-Za-z])|\\[!,;: ]|[\s~$]")
 
 
 def same_words(one: str, other: str) -> bool:
-    r"""Whether two answers, one of them no mathematics, are one text but for ``\text``, spaces, case and a full stop.
+    r"""Return whether two answers, one of them words, are one text but for ``\text``, spaces, case and a full stop.
 
-    No mathematics is what holds a word of letters, in ``\text`` or without: ``4:30 \text{ p.m.}``, ``Monday.``
+    Words are what holds a word of letters, in ``\text`` or without: ``4:30 \text{ p.m.}``, ``Monday.``
     """
     first, second = _unwrapped(one), _unwrapped(other)
     if not (_WORD.search(first) or _WORD.search(second)):
@@ -24,7 +24,8 @@ def same_words(one: str, other: str) -> bool:
 
 
 def same_time(one: str, other: str) -> bool | None:
-    """Whether two times of day are the same, ``4:30 p.m.`` and ``16:30``; None where none says so by a.m. or p.m.
+    """Return whether two times of day are the same, ``4:30 p.m.`` and ``16:30``; None where none says so by a.m. or
+    p.m.
 
     Math-Verify takes 4:30 for 4/30 of a unit. Where one does not say a.m. or p.m., it may be either.
     """
@@ -35,7 +36,7 @@ def same_time(one: str, other: str) -> bool | None:
 
 
 def _clocks(found: re.Match[str]) -> frozenset[tuple[int, int]]:
-    """The hours and minutes of a day that a time can mean."""
+    """Return the hours and minutes of a day that a time can mean."""
     hour, minute = int(found[1]), int(found[2] or 0)
     if found[3]:
         return frozenset(((hour % 12 + 12 * (found[3] == "p"), minute),))

@@ -75,7 +75,7 @@ class Quantity:
 
 
 def quantity(text: str) -> Quantity | None:
-    """The one rational number that an answer is; None where it is anything else."""
+    """Return the one rational number that an answer is; None where it is anything else."""
     text = _STOP.sub("", undressed(text))
     name = _NAME.match(text)
     if name is not None:
@@ -134,12 +134,12 @@ def _with_further_units(value: Fraction, rest: str) -> Quantity | None:
 
 
 def without_about(text: str) -> str:
-    r"""An answer without ``\approx``, "about" and the like before it; ``x \approx 2`` is ``x = 2``."""
+    r"""Return an answer without ``\approx``, "about" and the like before it; ``x \approx 2`` is ``x = 2``."""
     return str(_APPROXIMATE.sub("=", _APPROXIMATELY.sub("", text, count=1) if _APPROXIMATELY.match(text) else text))
 
 
 def undressed(text: str) -> str:
-    r"""An answer without ``$ $``, ``\( \)``, ``\[ \]``, ``\mathbf{}`` and the like around all of it."""
+    r"""Return an answer without ``$ $``, ``\( \)``, ``\[ \]``, ``\mathbf{}`` and the like around all of it."""
     text = text.strip()
     for _ in range(_MAX_LAYERS):
         outer, brace = _OUTER.fullmatch(text), _BRACE.match(text)
@@ -162,7 +162,8 @@ def _is_balanced(text: str) -> bool:
 
 
 def are_equal(one: Quantity, other: Quantity, rel_tol: float | None) -> bool | None:
-    """Whether two quantities are equal, or differ by at most ``rel_tol`` of the larger; None where they have names.
+    """Return whether two quantities are equal, or differ by at most ``rel_tol`` of the larger; None where they have
+    names.
 
     Two units of measurement must be of one kind, and count; a name of several is any of them. Where one is missing
     numbers are compared; where it is a percentage or a dozen, with it and without it.
@@ -186,12 +187,14 @@ def is_multiple(units: tuple[Unit, ...]) -> bool:
 
 
 def are_close(one: Fraction, other: Fraction, rel_tol: float | None) -> bool:
-    """Equality, or ``math.isclose`` of exact numbers."""
+    """Return whether two exact numbers are equal, or close as ``math.isclose`` has it."""
     return one == other or (rel_tol is not None and abs(one - other) <= Fraction(rel_tol) * max(abs(one), abs(other)))
 
 
 def in_one_base(one: str, other: str) -> bool | None:
-    """Whether two numerals have the same digits, and no two bases; None where neither says its base (``2021_3``)."""
+    """Return whether two numerals have the same digits, and no two bases; None where neither says its base
+    (``2021_3``).
+    """
     found = [_BASE.fullmatch(undressed(text)) or _DIGITS.fullmatch(undressed(text)) for text in (one, other)]
     if found[0] is None or found[1] is None:
         return None

@@ -40,7 +40,8 @@ _EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
 
 
 class MathScorer(SettingsScorer[MathSettings]):
-    """Right if the reply's answer equals that of a target. Made by ``of``, which checks that the libraries are there.
+    """A scorer that is right if the reply's answer equals that of a target. ``of`` makes it, and checks that the
+    libraries are there.
 
     What is compared by value is compared in a process with bounds. A reply on which that runs out of time or memory
     has not given the answer: it is wrong, and ``details`` say why. A target that does so by itself leaves the sample
@@ -49,7 +50,7 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @classmethod
     def of(cls, settings: MathSettings) -> MathScorer:
-        """``ValueError`` where a library that these settings need is not installed."""
+        """Raise ``ValueError`` where a library that these settings need is not installed."""
         if settings.compare != "hendrycks":
             _check_libraries(settings.compare)
         return cls(settings)
@@ -60,15 +61,18 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def version(self) -> int:
-        """3 compares rational numbers exactly, with their units; 2 finds a number as version 2 of ``number`` does."""
+        """Return 3, which compares rational numbers exactly, with their units; 2 finds a number as version 2 of
+        ``number`` does.
+        """
         if self.settings.compare == "math_verify" and not self._searches_itself:
             return 3
         return 2 if "number" in self.ways else 1
 
     def present(self, sample: Sample) -> Presented:
-        r"""A target is a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these: any is right.
+        r"""Read a target: a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these, any of
+        which is right.
 
-        ``ValueError`` for a target without an answer, and for one that is longer than an answer can be.
+        Raise ``ValueError`` for a target without an answer, and for one that is longer than an answer can be.
         """
         texts = target_texts(sample)
         answers = [self._expected(text) for text in texts]
@@ -77,7 +81,9 @@ class MathScorer(SettingsScorer[MathSettings]):
         return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply in which no answer is found is wrong. Details: how it was found and read, and why not."""
+        """Judge accuracy; a reply in which no answer is found is wrong. Details say how it was found and read, and
+        why it is wrong.
+        """
         text = reply(responses)
         if self._searches_itself:
             answer = Answer(text[-MAX_REPLY:], "math_verify") if text.strip() else None
@@ -108,9 +114,9 @@ class MathScorer(SettingsScorer[MathSettings]):
         return right_or_wrong(is_right, shown, details=details, vote=self._vote(shown))
 
     def _vote(self, answer: str | None) -> str | None:
-        r"""One form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
+        r"""Return one form for ``1/2``, ``0.5``, ``\frac{1}{2}`` and ``\dfrac12``, by their texts alone.
 
-        The same for right and for wrong answers, so that neither gathers more votes than the other.
+        It is the same for right and for wrong answers, so that neither gathers more votes than the other.
         """
         if answer is None:
             return None
@@ -139,11 +145,13 @@ class MathScorer(SettingsScorer[MathSettings]):
         return answer
 
     def _fault(self, reference: str) -> str | None:
-        """Why a target cannot be compared, whatever the reply; None where it can."""
+        """Return why a target cannot be compared, whatever the reply; None where it can."""
         return (self._text_verdict(reference, _ONE) or self._value_verdict(reference, _ONE)).problem
 
     def _text_verdict(self, reference: str, answer: Answer) -> Verdict | None:
-        """What the texts say: equal ones are equal, also where nothing can be computed. None where values decide."""
+        """Return what the texts say: equal ones are equal, also where nothing can be computed. It is None where values
+        decide.
+        """
         match self._comparison:
             case None:
                 return Verdict(equal_texts(answer.text, reference))
@@ -155,7 +163,7 @@ class MathScorer(SettingsScorer[MathSettings]):
         return self._plain_verdict(reference, answer.text)
 
     def _plain_verdict(self, reference: str, answer: str) -> Verdict | None:
-        """What needs no algebra: the same text, times of day, numerals with a base, rational numbers, and units."""
+        """Judge what needs no algebra: equal texts, times of day, numerals with a base, rational numbers, and units."""
         if same_text(reference, answer):
             return Verdict(True)
         for decided in (same_time(reference, answer), in_one_base(reference, answer)):
@@ -173,13 +181,13 @@ class MathScorer(SettingsScorer[MathSettings]):
         return Verdict(True) if is_same else None
 
     def _value_verdict(self, reference: str, answer: Answer) -> Verdict:
-        """What the process says."""
+        """Return what the process says."""
         assert self._comparison is not None
         one, other = self._comparable(reference, answer)
         return shared_process().compare(self._comparison, one, other, self._bounds, self.settings.rel_tol)
 
     def _comparable(self, reference: str, answer: Answer) -> tuple[str, str]:
-        """Target and answer as they are compared."""
+        """Return target and answer as they are compared."""
         match self._comparison:
             case "math_verify":
                 return for_math_verify(reference), for_math_verify(answer.text)
@@ -189,7 +197,7 @@ class MathScorer(SettingsScorer[MathSettings]):
 
     @property
     def _comparison(self) -> Comparison | None:
-        """How values are compared; None where only texts are."""
+        """Return how values are compared; None where only texts are."""
         if self.settings.compare == "hendrycks":
             return None
         if self._searches_itself:
@@ -202,7 +210,7 @@ class MathScorer(SettingsScorer[MathSettings]):
 
 
 def _details(verdict: Verdict) -> dict[str, JSON]:
-    """How the two were read, and why they are not equal where no value says so."""
+    """Return how the two were read, and why they are not equal where no value says so."""
     found: dict[str, JSON] = {"parsed": verdict.reply, "parsed_target": verdict.target}
     why = verdict.problem or verdict.note
     return {name: value for name, value in {**found, "why": why}.items() if value is not None}
@@ -229,7 +237,7 @@ def _version(distribution: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether two expressions are equal, and what each was read as (None: as text only).
+    """A judgement of whether two expressions are equal, with what each was read as (None: as text only).
 
     ``note`` says what a library could not do with them. ``problem`` says why they were not compared at all: for want of
     time or memory, or because the process ended or did not start. ``equal`` is then False.
@@ -243,7 +251,7 @@ class Verdict:
 
 
 class MathProcess(BoundedProcess):
-    """Compares one pair at a time; a second thread waits."""
+    """A process that compares one pair at a time; a second thread waits."""
 
     def __init__(self) -> None:
         super().__init__(lambda: str(math_worker.__file__), "compares mathematics")
@@ -264,9 +272,9 @@ class MathProcess(BoundedProcess):
 
 @cache
 def shared_process() -> MathProcess:
-    """The one of this process, whatever the number of suites and scorers.
+    """Return the comparing process of this process, whatever the number of suites and scorers.
 
-    The only thing kept for all: a scorer is a frozen value, and a process of its own for each would cost every suite a
-    second and a hundred megabytes. It holds no result; a comparison is the same in any process.
+    It is the only thing kept for all: a scorer is a frozen value, and a process of its own for each would cost every
+    suite a second and a hundred megabytes. It holds no result; a comparison is the same in any process.
     """
     return MathProcess()

@@ -110,13 +110,13 @@ _NO_NOUNS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one of it is: ``factor`` times base units with their powers, none for a percentage or a dozen."""
+    """A unit of measurement: ``factor`` times powers of base units, of which a percentage or a dozen has none."""
 
     factor: Fraction
     powers: Mapping[str, int]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """The unit of a product with a power of another."""
+        """Return the unit of a product with a power of another."""
         powers = dict(self.powers)
         for name, number in other.powers.items():
             powers[name] = powers.get(name, 0) + power * number
@@ -265,7 +265,7 @@ def split_unit(text: str) -> tuple[str, tuple[Unit, ...]]:
 
 
 def _starts(text: str) -> Iterator[int]:
-    """Where a unit can begin: behind a whole expression that has no text itself."""
+    """Yield the places where a unit can begin: behind a whole expression that has no text itself."""
     for begin in _START.finditer(text):
         head = text[: begin.start()]
         are_closed = all(head.count(opening) == head.count(closing) for opening, closing in ("{}", "()", "[]"))

@@ -31,14 +31,14 @@ _EXIT_FORBIDDEN = 3
 
 
 def services() -> dict[str, Callable[..., dict[str, Any]]]:
-    """The comparisons by name, each of a target and a reply; ``math_verify`` takes ``rel_tol`` too."""
+    """Return the comparisons by name, each of a target and a reply; ``math_verify`` takes ``rel_tol`` too."""
     comparisons = {name: _checked(compare) for name, compare in _comparisons().items()}
     forbid_side_effects()
     return comparisons
 
 
 def _checked(compare: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The comparison, which raises for nothing that cannot be read."""
+    """Return the comparison as one that raises for nothing that cannot be read."""
     broken = _problem(compare)
 
     def checked(target: str, reply: str, **settings: Any) -> dict[str, Any]:
@@ -55,7 +55,9 @@ def _checked(compare: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, 
 
 
 def _problem(compare: Callable[..., dict[str, Any]]) -> str | None:
-    """Why a comparison does not work with the libraries that are installed, which must not look like a wrong answer."""
+    """Return why a comparison does not work with the libraries that are installed, which must not look like a wrong
+    answer.
+    """
     try:
         found = compare(r"\frac{1}{2}", "0.5")
         error = "" if found["equal"] else f" ({found})"
@@ -65,7 +67,7 @@ def _problem(compare: Callable[..., dict[str, Any]]) -> str | None:
 
 
 def forbid_side_effects() -> None:
-    """From here on, writing a file, starting a process or opening a connection ends this process."""
+    """End this process if it writes a file, starts a process or opens a connection from here on."""
     sys.dont_write_bytecode = True
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -81,7 +83,7 @@ def forbid_side_effects() -> None:
 
 
 def _comparisons() -> dict[str, Callable[..., dict[str, Any]]]:
-    """The comparisons by name, each of a target and a reply; the libraries are loaded here."""
+    """Return the comparisons by name, each of a target and a reply; the libraries are loaded here."""
     logging.disable(logging.CRITICAL)  # Math-Verify warns of the timers that are off, and of all that it cannot read
     # sympy can do without, and starts quicker: what it computes then depends on no other library that is installed.
     sys.modules.update(dict.fromkeys(("numpy", "scipy", "matplotlib")))  # type: ignore[arg-type]
@@ -104,7 +106,7 @@ def _comparisons() -> dict[str, Callable[..., dict[str, Any]]]:
         return found
 
     def math_verify(target: str, reply: str, rel_tol: float | None = None) -> dict[str, Any]:
-        """Two expressions, by value. Numbers are not rounded to six decimals, as Math-Verify does."""
+        """Compare two expressions by value. Numbers are not rounded to six decimals, as Math-Verify does."""
         expected, found = read(target), read(reply)
         grader.sympy_numeric_eq = lambda one, other, *_: _equal_numbers(one, other, rel_tol)
         grader.sympy_symbolic_eq = lambda one, other: by_symbols(_exact(one), _exact(other))
@@ -115,12 +117,14 @@ def _comparisons() -> dict[str, Callable[..., dict[str, Any]]]:
         return _verdict(equal, expected, found)
 
     def searched(target: str, reply: str) -> dict[str, Any]:
-        """Two texts, searched by Math-Verify itself: lm-eval's minerva_math, metric math_verify."""
+        """Compare two texts that Math-Verify searches itself: lm-eval's minerva_math, metric math_verify."""
         expected, found = parse(target, parsing_timeout=None), parse(reply, parsing_timeout=None)
         return _verdict(verify(expected, found, timeout_seconds=None), expected, found)
 
     def minerva(target: str, reply: str) -> dict[str, Any]:
-        """Two normalised answers whose difference sympy can simplify to 0: ``is_equiv`` of lm-eval's minerva_math."""
+        """Return whether sympy can simplify the difference of two normalised answers to 0: ``is_equiv`` of lm-eval's
+        minerva_math.
+        """
         expected, found = parse_latex(target), parse_latex(reply)
         return _verdict(bool(sympy.simplify(found - expected) == 0), [expected], [found])
 
@@ -128,7 +132,7 @@ def _comparisons() -> dict[str, Callable[..., dict[str, Any]]]:
 
 
 def _equal_numbers(one: Any, other: Any, rel_tol: float | None) -> bool:
-    """Whether two expressions of sympy are equal as numbers. False also for those that only algebra can compare.
+    """Return whether two expressions of sympy are equal as numbers; False also for those that only algebra can compare.
 
     Rational numbers are compared exactly. No decimal is equal to an irrational number: there, one that differs by at
     most a millionth of it is taken for its rounding. ``rel_tol`` is allowed instead of either.
@@ -157,21 +161,21 @@ def _equal_numbers(one: Any, other: Any, rel_tol: float | None) -> bool:
 
 
 def _percentages(number: Any) -> int:
-    """How often a number is multiplied by Math-Verify's sign of a percentage."""
+    """Return how often a number is multiplied by Math-Verify's sign of a percentage."""
     from sympy import Rational, UnevaluatedExpr
 
     return number.args.count(UnevaluatedExpr(Rational(1, 100))) if number.is_Mul else 0
 
 
 def _plain(number: Any) -> Any:
-    """The 35 of 35%."""
+    """Return the 35 of 35%."""
     from sympy import Integer, Rational, UnevaluatedExpr
 
     return number.xreplace({UnevaluatedExpr(Rational(1, 100)): Integer(1)})
 
 
 def _exact(expression: Any) -> Any:
-    """The expression with fractions for its decimals, which sympy reads as floating-point numbers."""
+    """Return the expression with fractions for its decimals, which sympy reads as floating-point numbers."""
     from sympy import Float, Rational
 
     return expression.xreplace({number: Rational(str(number)) for number in expression.atoms(Float)})
@@ -188,7 +192,7 @@ def _verdict(equal: bool, expected: list[Any], found: list[Any]) -> dict[str, An
 
 
 def _shown(parsed: list[Any]) -> str | None:
-    """What was read, for the report; None where it is text alone."""
+    """Return what was read, for the report; None where it is text alone."""
     if not parsed or isinstance(parsed[0], str):
         return None
     try:

@@ -23,7 +23,7 @@ _MAX_BETWEEN = 40
 
 
 def last_box(text: str) -> str | None:
-    r"""What the last complete ``\boxed{}`` or ``\fbox{}`` holds; None where there is none."""
+    r"""Return what the last complete ``\boxed{}`` or ``\fbox{}`` holds; None where there is none."""
     boxes = sorted(_boxes(text))
     if not boxes:
         return None
@@ -38,7 +38,7 @@ def last_box(text: str) -> str | None:
 
 
 def _boxes(text: str) -> Iterator[tuple[int, str, int]]:
-    """Start, content and end of every complete box."""
+    """Yield the start, the content and the end of every complete box."""
     open_braces: list[tuple[int, int] | None] = []  # where a box and its content begin; None for any other brace
     box: tuple[int, int] | None = None
     for token in _BOX_OR_BRACE.finditer(text):

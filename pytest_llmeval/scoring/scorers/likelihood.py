@@ -26,7 +26,7 @@ __all__ = ["ContinuationScorer", "PerplexityScorer", "count_words"]
 
 
 class ContinuationScorer(SettingsScorer[ContinuationSettings]):
-    """The target is right where greedy decoding would write it; its log-likelihood is pooled over samples.
+    """A scorer that is right where greedy decoding would write the target; its log-likelihood is pooled over samples.
 
     It is lm-eval 0.4.13's output type ``loglikelihood`` (LAMBADA), with its ``acc`` and ``perplexity``. There no
     ``target_delimiter`` stands before the target, so a suite for the same numbers says ``prompt.delimiter: ""`` where
@@ -36,7 +36,7 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
     metrics = ("accuracy", "perplexity", "token_perplexity", "bits_per_byte")
 
     def present(self, sample: Sample) -> Presented:
-        """``ValueError`` for a target that is not one text, or that is empty."""
+        """Raise ``ValueError`` for a target that is not one text, or that is empty."""
         texts = target_texts(sample)
         if len(texts) > 1:
             raise ValueError(f"the target is a list of {len(texts)} texts; expected one text")
@@ -50,7 +50,8 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
         return (LoglikelihoodRequest(prompt, delimiter + presented.references[0]),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy, and what the metrics are made of: log-likelihood in nats, tokens, and the target's UTF-8 bytes.
+        """Judge accuracy, and return what the metrics are made of: log-likelihood in nats, tokens, and the target's
+        UTF-8 bytes.
 
         Bytes leave the delimiter out. A target that greedy decoding would not write has no ``answer``: what the model
         would have written instead is not known.
@@ -76,7 +77,7 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
 
 
 def count_words(text: str) -> int:
-    """Words as lm-eval 0.4.13 counts them for word perplexity: the parts of the text that white space separates.
+    """Count words as lm-eval 0.4.13 does for word perplexity: the parts of the text that white space separates.
 
     White space at either end makes an empty part there, which counts too.
     """
@@ -84,13 +85,15 @@ def count_words(text: str) -> int:
 
 
 class PerplexityScorer(SettingsScorer[PerplexitySettings]):
-    """The rendered prompt is the text; its log-likelihood and its length are pooled over samples by the metrics."""
+    """A scorer of the rendered prompt as a text; its log-likelihood and its length are pooled over samples by the
+    metrics.
+    """
 
     metrics = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
     default_template = "{{ text if text is defined else question }}"
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """What of a prompt is not the text itself has no place in it."""
+        """Refuse whatever of a prompt is not the text itself."""
         prompt = suite.spec.prompt
         if prompt.chat:
             return "found true; score: perplexity scores a text as it is, without a chat template", ("prompt", "chat")
@@ -103,24 +106,24 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
         return None
 
     def present(self, sample: Sample) -> Presented:
-        """The sample as it is: nothing is expected of it."""
+        """Return the sample as it is: nothing is expected of it."""
         return Presented(sample=sample)
 
     def answer_text(self, presented: Presented) -> str:
-        """Nothing: there are no examples."""
+        """Return an empty text, since there are no examples."""
         return ""
 
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The log-likelihood of the whole text. ``ValueError`` for an empty one."""
+        """Ask for the log-likelihood of the whole text. Raise ``ValueError`` for an empty one."""
         text = _text(prompt)
         if not text:
             raise ValueError("the text is empty: there is nothing to score; dataset.where can leave such rows out")
         return (LoglikelihoodRollingRequest(text, self.settings.stride),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """The sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
+        """Return the sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
         (response,) = loglikelihoods(responses, 1)
         if (problem := text_problem(response, "text")) is not None:
             return Score(status="unscored", reason=problem)

@@ -29,7 +29,9 @@ _NO_VALUES: Mapping[str, float] = MappingProxyType({})
 
 
 def reply(responses: Sequence[Response]) -> str:
-    """The text of the one generated response. ``ModelError`` if it is not one, or documents that were found alone."""
+    """Return the text of the one generated response. Raise ``ModelError`` if it is not one, or documents that were
+    found alone.
+    """
     if len(responses) != 1 or not isinstance(responses[0], GenerateResponse):
         raise ModelError(f"expected one GenerateResponse from the model, found {_kinds(responses)}")
     if not responses[0].has_text:
@@ -38,19 +40,23 @@ def reply(responses: Sequence[Response]) -> str:
 
 
 def two_ends(text: str) -> tuple[str, dict[str, JSON]]:
-    """A reply's first and last ``MAX_END`` characters where it is longer, which details then say; else the reply."""
+    """Return a reply's first and last ``MAX_END`` characters where it is longer, which details then say; else the
+    reply.
+    """
     if len(text) <= 2 * MAX_END:
         return text, {}
     return f"{text[:MAX_END]}\n{text[-MAX_END:]}", said_to_be_cut(text, 2 * MAX_END)
 
 
 def said_to_be_cut(text: str, judged_chars: int) -> dict[str, JSON]:
-    """Entries for ``details`` where no more than ``judged_chars`` characters of a reply are judged; else none."""
+    """Return entries for ``details`` where no more than ``judged_chars`` characters of a reply are judged; else no
+    entries.
+    """
     return {"reply_chars": len(text), "judged_chars": judged_chars} if len(text) > judged_chars else {}
 
 
 def loglikelihoods(responses: Sequence[Response], count: int) -> list[LoglikelihoodResponse]:
-    """The responses, if they are ``count`` log-likelihoods. ``ModelError`` if not."""
+    """Return the responses, if they are ``count`` log-likelihoods. Raise ``ModelError`` if not."""
     found = [response for response in responses if isinstance(response, LoglikelihoodResponse)]
     if len(found) != len(responses) or len(found) != count:
         raise ModelError(f"expected {count} LoglikelihoodResponse from the model, found {_kinds(responses)}")
@@ -58,7 +64,7 @@ def loglikelihoods(responses: Sequence[Response], count: int) -> list[Loglikelih
 
 
 def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> str | None:
-    """Why these log-likelihoods (nats, one per option) cannot be compared; None if they can.
+    """Return why these log-likelihoods (nats, one per option) cannot be compared; None if they can.
 
     -inf is an option that the model excludes, which is an answer as long as one option is left; NaN and +inf are none.
     """
@@ -71,7 +77,7 @@ def loglikelihood_problem(values: Sequence[float], options: Sequence[str]) -> st
 
 
 def text_problem(response: LoglikelihoodResponse, text: str) -> str | None:
-    """Why the likelihood of a whole text ("target") cannot be used; None if it can."""
+    """Return why the likelihood of a whole text ("target") cannot be used; None if it can."""
     if response.num_tokens < 1 and response.measure == "loglikelihood":
         return f"the model reports {response.num_tokens} tokens in the {text}"
     if not math.isfinite(response.loglikelihood):
@@ -88,7 +94,9 @@ def right_or_wrong(
     chance: float | None = None,
     vote: str | None = None,
 ) -> Score:
-    """The score of an answer: accuracy, then the other ``values``. Wrong and without one, the reply held no answer."""
+    """Return the score of an answer: accuracy, then the other ``values``. Wrong and without one, the reply held no
+    answer.
+    """
     return Score(
         status="correct" if correct else "wrong",
         answer=answer,
@@ -101,12 +109,14 @@ def right_or_wrong(
 
 
 def status_of_credit(credit: float) -> Status:
-    """Right for 1, wrong for 0, and for what lies between a score that is neither: the rule of ``reduce: mean`` too."""
+    """Return right for 1, wrong for 0, and for what lies between a status that is neither: the rule of ``reduce: mean``
+    too.
+    """
     return "correct" if credit == 1.0 else "wrong" if credit == 0.0 else "scored"
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value, or None where JSON could not hold it."""
+    """Return the value, or None where JSON could not hold it."""
     return value if math.isfinite(value) else None
 
 

@@ -36,7 +36,8 @@ _NORMALIZATIONS: tuple[Normalize, ...] = ("token", "sum", "char", "byte")
 
 
 class ChoiceScorer(OptionsScorer[ChoiceSettings]):
-    """The likeliest option is the answer; a softmax over the options' scores is a distribution with a Brier score.
+    """A scorer whose answer is the likeliest option; a softmax over the options' scores is a distribution with a Brier
+    score.
 
     Where several options tie for the likeliest, they share the credit: of m of which r are right, the accuracy is r/m,
     and between 0 and 1 the sample is neither right nor wrong but ``scored``, as the mean of several epochs is. With
@@ -67,7 +68,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         return "{{ question }}"
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """With a continuation the prompt ends with an option, and examples show theirs themselves."""
+        """Refuse beside a continuation a prefix, as options end the prompt, and examples without a template."""
         prompt = suite.spec.prompt
         if self.settings.continuation is None:
             return None
@@ -86,7 +87,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         return None if source is None else (source, ("score", "choice", "continuation"))
 
     def answer_text(self, presented: Presented) -> str:
-        """The first right option; the continuation where there is one."""
+        """Return the first right option; the continuation where there is one."""
         if self.settings.continuation is not None:
             return presented.continuation
         return super().answer_text(presented)
@@ -94,9 +95,10 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """One log-likelihood for each option; where accuracy by pmi is asked for, then one for each without a prompt.
+        """Ask for one log-likelihood for each option; where accuracy by pmi is asked for, then one for each without a
+        prompt.
 
-        ``ValueError`` for an empty continuation.
+        Raise ``ValueError`` for an empty continuation.
         """
         choices = presented.choices
         if self.settings.continuation is not None:
@@ -161,7 +163,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         alone: Sequence[LoglikelihoodResponse],
         usable: Sequence[Normalize],
     ) -> dict[str, Ranking]:
-        """By each normalisation that is usable, and by the suite's own.
+        """Rank the options by each normalisation that is usable, and by the suite's own.
 
         By ``pmi`` options are ranked by log P(option | prompt) - log P(option), lm-eval's ``acc_mutual_info``.
         """
@@ -174,7 +176,8 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
     def _further_values(
         self, presented: Presented, responses: Sequence[LoglikelihoodResponse], ranking: Ranking
     ) -> dict[str, float]:
-        """What ``metrics`` needs. ``gold`` and ``predicted`` are the classes that a classification metric compares.
+        """Return what ``metrics`` needs. ``gold`` and ``predicted`` are the classes that a classification metric
+        compares.
 
         A class is answered or not, so that of options that share a tie one is drawn, by the sample's id. Of several
         right options ``gold`` is the one predicted, else the first. ``greedy_match`` is 1 where greedy decoding writes
@@ -200,7 +203,7 @@ def _drawn(tied: Sequence[int], sample_id: str) -> int:
 
 
 def _ended(prompt: Prompt, choice: str) -> Prompt:
-    """The prompt with the choice at its end; of a chat, at the end of the last turn that is the user's."""
+    """Return the prompt with the choice at its end; of a chat, at the end of the last turn that is the user's."""
     if isinstance(prompt, str):
         return prompt + choice
     last = max((place for place, turn in enumerate(prompt) if turn.role == "user"), default=-1)
@@ -218,7 +221,8 @@ def _alone_problem(options: Sequence[str], alone: Sequence[LoglikelihoodResponse
 
 
 class MassScorer(OptionsScorer[MassSettings]):
-    """A softmax over the options' scores is a distribution; what the right options have of it is the score.
+    """A scorer that makes a distribution of the options' scores by a softmax; what the right options have of it is the
+    score.
 
     TruthfulQA's MC2 (S. Lin et al., 2022, arXiv:2109.07958): with ``normalize: sum`` it is the ``acc`` of lm-eval
     0.4.13's ``truthfulqa_mc2``. The score is a number, and neither right nor wrong.
@@ -227,7 +231,7 @@ class MassScorer(OptionsScorer[MassSettings]):
     metrics = ("probability_mass", "nll")
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Probability of the right options, and its negative logarithm; ``answer`` is the likeliest option."""
+        """Return the probability of the right options, and its negative logarithm; ``answer`` is the likeliest."""
         options, right = presented.choices, presented.right
         found = unify_equal_options(options, loglikelihoods(responses, len(options)))
         details = option_details(found)

@@ -25,7 +25,9 @@ _MAX_TOKENS = 10
 
 
 def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
-    """``count`` labels: A to Z, AA, AB, … (``upper``), the same in lower case (``lower``), or 1, 2, … (``digit``)."""
+    """Return ``count`` labels: A to Z, AA, AB, … (``upper``), the same in lower case (``lower``), or 1, 2, …
+    (``digit``).
+    """
     if style == "digit":
         return tuple(str(number) for number in range(1, count + 1))
     labels = []
@@ -39,17 +41,20 @@ def option_labels(count: int, style: LabelStyle) -> tuple[str, ...]:
 
 
 def first_upper(text: str, labels: Sequence[str]) -> str | None:
-    """The first upper-case ASCII letter of a reply, wherever it stands, or None if that is no label (or there is none).
+    """Return the first upper-case ASCII letter of a reply, wherever it stands, or None if that is no label (or there is
+    none).
 
-    So "The answer is B" answers T: the rule of ChronoLogic's script. With more than 26 options, the first whole run of
-    such letters.
+    With it "The answer is B" answers T: the rule of ChronoLogic's script. With more than 26 options, the first whole
+    run of such letters.
     """
     found = regex.search("[A-Z]" if max(map(len, labels)) == 1 else "[A-Z]++", text)
     return found[0] if found is not None and found[0] in labels else None
 
 
 class LetterScorer(SettingsScorer[LetterSettings]):
-    """Options are shuffled by the sample's id, labelled, and shown; the label that the reply states is the answer."""
+    """A scorer that shows the options, shuffled by the sample's id and labelled; the label that the reply states is the
+    answer.
+    """
 
     @property
     def version(self) -> int:
@@ -63,10 +68,11 @@ class LetterScorer(SettingsScorer[LetterSettings]):
     default_template = _TEMPLATE
 
     def present(self, sample: Sample) -> Presented:
-        """The options in the order shown, without those of excluded types.
+        """Return the options in the order shown, without those of excluded types.
 
-        The order depends on the suite's seed and the sample's id alone. ``ValueError`` where fewer than two options,
-        no right one or only right ones are left, where the target does not fit, or where choice_types are missing.
+        The order depends on the suite's seed and the sample's id alone. Raise ``ValueError`` where fewer than two
+        options, no right one or only right ones are left, where the target does not fit, or where choice_types are
+        missing.
         """
         right = right_choices(sample)
         order = self._kept(sample)
@@ -90,7 +96,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
         )
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
-        """``lettered_choices`` (a line ``A. text`` per option), ``labels``, and ``choices`` in the order shown."""
+        """Return ``lettered_choices`` (a line ``A. text`` per option), ``labels``, and ``choices`` as shown."""
         lines = [f"{label}. {choice}" for label, choice in zip(presented.labels, presented.choices, strict=True)]
         return {
             "lettered_choices": "\n".join(lines),
@@ -104,11 +110,11 @@ class LetterScorer(SettingsScorer[LetterSettings]):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """One generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
+        """Ask for one generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
         return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens, default=_MAX_TOKENS),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy and skill, chance being right options / options shown."""
+        """Judge accuracy and skill, where chance is the share of right options among those shown."""
         text, cut = two_ends(reply(responses))
         if self.settings.rule == "first_upper":
             label = first_upper(text, presented.labels)

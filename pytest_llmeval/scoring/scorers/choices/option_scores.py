@@ -53,13 +53,13 @@ class Ranking:
         return len(self.tied) > 1
 
     def credit(self, right: Collection[int]) -> float:
-        """What a tie is worth, shared among the tied: of m, of which r are right, ``r / m``; else 1 or 0."""
+        """Return what a tie is worth: if r of the m tied options are right, ``r / m``. Without a tie it is 1 or 0."""
         if not self.is_tie:
             return float(self.first in right)
         return sum(index in right for index in self.tied) / len(self.tied)
 
     def answer(self, options: Sequence[str]) -> str:
-        """The best option; of a tie the first few."""
+        """Return the best option, or the first few of a tie."""
         if not self.is_tie:
             return options[self.first]
         shown = [options[index] for index in self.tied[:_SHOWN_OF_TIE]]
@@ -67,13 +67,14 @@ class Ranking:
 
 
 class OptionsScorer(SettingsScorer[S]):
-    """Asks for the log-likelihood of each option."""
+    """A scorer that asks for the log-likelihood of each option."""
 
     def present(self, sample: Sample) -> Presented:
-        """All choices in their order. ``ValueError``: fewer than two, an empty one, or a target that does not fit.
+        """Return all choices in their order. Raise ``ValueError`` for fewer than two, an empty one, or a target that
+        does not fit.
 
-        Stricter than lm-eval 0.4.13, which counts a target out of range as wrong (with a warning), takes the first of
-        equal option texts for a target that is text, and scores samples of which every option is right.
+        This is stricter than lm-eval 0.4.13, which counts a target out of range as wrong (with a warning), takes the
+        first of equal option texts for a target that is text, and scores samples of which every option is right.
         """
         right = right_choices(sample)
         for index, choice in enumerate(sample.choices):
@@ -93,12 +94,14 @@ class OptionsScorer(SettingsScorer[S]):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """One log-likelihood for each option. White space at the prompt's end is the backend's business, not ours."""
+        """Ask for one log-likelihood for each option. White space at the prompt's end is the backend's business, not
+        ours.
+        """
         return tuple(LoglikelihoodRequest(prompt, delimiter + choice) for choice in presented.choices)
 
 
 def option_details(responses: Sequence[LoglikelihoodResponse]) -> dict[str, JSON]:
-    """What a report says of the options' log-likelihoods."""
+    """Return what a report says of the options' log-likelihoods."""
     return {
         "loglikelihoods": [finite_or_none(response.loglikelihood) for response in responses],
         "num_tokens": [response.num_tokens for response in responses],
@@ -111,7 +114,8 @@ def rank(
     normalize: Normalize,
     alone: Sequence[LoglikelihoodResponse] = (),
 ) -> Ranking:
-    """The options by what they are compared by; with ``alone`` by how much likelier than without a prompt they are.
+    """Rank the options by what they are compared by; with ``alone`` by how much likelier than without a prompt they
+    are.
 
     That is loglikelihood (nats) per token, as it is, per character or per UTF-8 byte. Characters and bytes are those
     of the option's own text, without the delimiter before it, as lm-eval counts them for ``acc_norm`` and
@@ -126,8 +130,8 @@ def rank(
 def rank_by_each(
     options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalizations: Sequence[Normalize]
 ) -> dict[str, Ranking]:
-    """``rank`` by each of the normalisations. Those that divide by the same numbers, as bytes and characters of ASCII,
-    share one.
+    """Call ``rank`` with each of the normalisations. Those that divide by the same numbers, as bytes and characters of
+    ASCII, share one result.
     """
     known: dict[tuple[int, ...], Ranking] = {}
     found: dict[str, Ranking] = {}
@@ -163,7 +167,7 @@ def _ranked(
 def unify_equal_options(
     options: Sequence[str], responses: Sequence[LoglikelihoodResponse]
 ) -> list[LoglikelihoodResponse]:
-    """The responses, equal options having the first one's: whatever computed them, what is one text is a tie."""
+    """Give equal options the response of the first of them: whatever computed them, what is one text is a tie."""
     first: dict[str, LoglikelihoodResponse] = {}
     return [first.setdefault(option, response) for option, response in zip(options, responses, strict=True)]
 
@@ -184,9 +188,9 @@ def _lengths(options: Sequence[str], responses: Sequence[LoglikelihoodResponse],
 
 
 def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[Normalize, ...]:
-    """The normalisations by which these responses can be compared.
+    """Return the normalisations by which these responses can be compared.
 
-    None for an option's score, which is what it is; not per token where the tokens were not counted.
+    There are none for an option's score, which is what it is; per token is left out where the tokens were not counted.
     """
     measures = {response.measure for response in responses}
     if "score" in measures:
@@ -197,7 +201,7 @@ def usable_normalizations(responses: Sequence[LoglikelihoodResponse]) -> tuple[N
 def options_problem(
     options: Sequence[str], responses: Sequence[LoglikelihoodResponse], normalize: str = "sum"
 ) -> str | None:
-    """Why these options cannot be compared by these responses, one for each; None if they can."""
+    """Return why these options cannot be compared by these responses, one for each; None if they can."""
     for option, response in zip(options, responses, strict=True):
         if response.measure == "uncounted" and normalize == "token":
             return (
@@ -210,7 +214,8 @@ def options_problem(
 
 
 def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:
-    """Sum over options of (p - y)², y = 1 for every right one. Divided by their number it is the Brier score.
+    """Return the sum over options of (p - y)², y = 1 for every right one. Divided by their number it is the Brier
+    score.
 
     Over the softmax of summed log-likelihoods (``normalize: sum``) its mean over samples is lm-eval's ``brier_score``.
     """
@@ -218,7 +223,7 @@ def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:
 
 
 def equal_options(suite: Suite) -> str | None:
-    """One line that names the first sample with an option twice and counts the others; None where there is none."""
+    """Return one line that names the first sample with an option twice and counts the others; None for none."""
     if not any(settings.needs_options for settings, _ in suite.spec.score.each()):
         return None
     found = [sample for sample in suite.samples if len({*map(str.strip, sample.choices)}) < len(sample.choices)]

@@ -39,7 +39,7 @@ _NEXT_QUESTION = regex.compile(r"(?<=\S)[^\S\n]*\n\s*[#*]*\s?(?:Question|Q)\s?\d
 
 
 def stated_answer(text: str, at_start: Callable[[str], T | None], among: Callable[[str], frozenset[T]]) -> T | None:
-    """The answer by the four places above; None where there is none, or several.
+    """Return the answer by the four places above; None where there is none, or several.
 
     ``at_start`` gives the one answer that a text begins with, ``among`` all the different ones that stand in it.
     """

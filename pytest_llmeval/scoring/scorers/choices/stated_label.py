@@ -61,7 +61,7 @@ _GOES_ON = regex.compile(rf"{CLOSING}++|{CLOSING}*+\s?[.:,;–—\-。，、：�
 
 
 def stated_label(text: str, labels: Sequence[str], options: Sequence[str] = ()) -> str | None:
-    """The label, one of ``labels``, that a reply states; None where it states none, or several.
+    """Return the label, one of ``labels``, that a reply states; None where it states none, or several.
 
     ``options`` are the texts that the labels stand for.
     """
@@ -79,7 +79,7 @@ class _Reader:
     texts: Mapping[str, str]
 
     def without(self, options: Sequence[str], text: str) -> str:
-        """The text with a word for every option's text that holds what could be a label."""
+        """Return the text with a word in place of every option's text that holds what could be a label."""
         for option in options:
             bare = option.strip()
             if bare.strip("()[].:\"'").casefold() in self.labels or not self._labels_in(bare):
@@ -133,7 +133,7 @@ class _Reader:
         return end if aside is None else aside.end()
 
     def _is_set_apart(self, label: str, text: str, end: int) -> bool:
-        """Whether a label at the start stands on a line of its own, alone or with its option's text.
+        """Return whether a label at the start stands on a line of its own, alone or with its option's text.
 
         In a language that is known what it denies would be seen: there a stop, a comma or a reason is enough.
         """
@@ -184,7 +184,7 @@ class _Reader:
         return not any(token[0] in self.labels.values() for token in self.token.finditer(found))
 
     def _is_a_list(self, text: str) -> bool:
-        """Whether a line of the text begins as the line of the second option does."""
+        """Return whether a line of the text begins as the line of the second option does."""
         second = regex.escape(self.first_two[-1])
         # From the last of several line breaks: from each of them it would take the square of the time.
         return regex.search(rf"\n(?:[^\S\n]|[*#>\-])*+\(?{second}[.):]", text) is not None
@@ -237,7 +237,7 @@ class _Reader:
 
 
 def _is_a_word(label: str, text: str, end: int) -> bool:
-    """Whether a word follows a label that ends there, of which it is the article or the number."""
+    """Return whether a word follows a label that ends there, of which it is the article or the number."""
     return (_A_NUMBERED_WORD if label.isdigit() else _A_WORD).match(text, end) is not None
 
 
@@ -247,5 +247,7 @@ def _can_be_a_word(label: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _token(longest: int) -> regex.Pattern[str]:
-    """A run of letters, or of digits, that stands as a word of its own and is not longer than the longest label."""
+    """Return a pattern of letters, or of digits, that stand as a word of their own and are no longer than the longest
+    label.
+    """
     return regex.compile(rf"{_LEFT}(?:[A-Za-z]{{1,{longest}}}+|[0-9]{{1,{longest}}}+){_RIGHT}")

@@ -58,7 +58,9 @@ class _Language:
 
 
 def _gap(words: str, characters: int = 60) -> str:
-    """So many characters of the same clause, over none of the ``words``, which begin or join another thought."""
+    """Return a pattern of so many characters of the same clause, over none of the ``words``, which begin or join
+    another thought.
+    """
     return rf"(?:(?!{words})[^{_STOP}]){{0,{characters}}}?"
 
 

@@ -71,7 +71,7 @@ _TARGETS: Mapping[str, Answer] = {"yes": "yes", "true": "yes", "no": "no", "fals
 
 
 def prefix_answer(text: str) -> Answer | None:
-    """The answer that a reply begins with, after leading white space; None where it has none.
+    """Return the answer that a reply begins with, after leading white space; None where it has none.
 
     Of two characters or more, the first three are looked at in lower case: ``yes`` is yes, and a start of ``no`` is no.
     """
@@ -85,7 +85,8 @@ def prefix_answer(text: str) -> Answer | None:
 
 
 def stated_yes_or_no(text: str) -> Answer | None:
-    """The word yes or no that a reply states, as a person reads it (see ``stated.py``); None for neither, or for both.
+    """Return the word yes or no that a reply states, as a person reads it (see ``stated.py``); None for neither, or for
+    both.
 
     No counts at the start, where no noun follows it ("No it is not", and "No evidence supports this" says nothing), or
     where it ends a clause: "most likely No." is no, and "there is no evidence" nothing. What is said to be wrong does
@@ -123,7 +124,8 @@ def _among(text: str) -> frozenset[Answer]:
 
 
 class YesNoScorer(SettingsScorer[YesNoSettings]):
-    """The reply says yes or no, by one of two rules; or the likelier of the two continuations is the answer.
+    """A scorer of replies that say yes or no, by one of two rules; or the likelier of the two continuations is the
+    answer.
 
     Where both are equally likely (``option_scores.TIE_TOLERANCE``) the sample is half right, or the answer no, as the
     suite says.
@@ -147,7 +149,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         return ("accuracy", "skill", "brier", *CALIBRATION, *counts, "ties")
 
     def present(self, sample: Sample) -> Presented:
-        """``ValueError`` for a target that is neither a truth value nor the text yes, no, true or false."""
+        """Raise ``ValueError`` for a target that is neither a truth value nor the text yes, no, true or false."""
         target = sample.target
         answer: Answer | None = None
         if isinstance(target, bool):
@@ -168,7 +170,9 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """One generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two log-likelihoods."""
+        """Ask for one generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two
+        log-likelihoods.
+        """
         if self.settings.by == "loglikelihood":
             return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
         return (reply_request(prompt, generate, default=_MAX_TOKENS),)
@@ -201,7 +205,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
 
 
 def _tie(values: Mapping[str, float], details: Mapping[str, JSON]) -> Score:
-    """Yes and no are equally likely: half right, and in neither count."""
+    """Return the score where yes and no are equally likely: it is half right, and in neither count."""
     return Score(
         status=status_of_credit(_CHANCE),
         answer=f"{' | '.join(_ANSWERS)} (tie)",

@@ -57,7 +57,7 @@ class CheckedScorer(Scorer):
 
     @property
     def version(self) -> int:
-        """The class's own; of one that names none a checksum of its sources."""
+        """Return the class's own version, or a checksum of its sources where it names none."""
         kind = type(self.inner)
         is_named = getattr(kind, "version", None) is not Scorer.version
         return self.inner.version if is_named else version_of_class(kind)
@@ -72,7 +72,7 @@ class CheckedScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """As the class does; of one that leaves it out and has no accuracy, its scores show it."""
+        """Return what the class says; of one that leaves it out and has no accuracy, its scores show it."""
         if self._overrides("tells_right_from_wrong"):
             return self.inner.tells_right_from_wrong  # type: ignore[no-any-return]
         return True if "accuracy" in self.metrics else None
@@ -99,14 +99,14 @@ class CheckedScorer(Scorer):
         return options, right
 
     def judges(self) -> list[str]:
-        """What the class says in ``judged_by``, or its own method. ``ValueError`` for what is not text."""
+        """Return what the class says in ``judged_by``, or its own method. Raise ``ValueError`` for what is not text."""
         if not self._overrides("judges"):
             return judges_of(self.label, self.inner)
         found = self._checked("judges", self.inner.judges, list, ValueError)
         return [text for judge in found for text in judges_of(self.label, SimpleNamespace(judged_by=judge))]
 
     def versions(self) -> list[JSON]:
-        """Its name and version, or what the class says. ``SettingsError`` for what is not JSON."""
+        """Return the name and the version, or what the class says. Raise ``SettingsError`` for what is not JSON."""
         if not self._overrides("versions"):
             return Scorer.versions(self)
         return self._checked("versions", lambda: json.loads(json.dumps(self.inner.versions())), list, _refused)
@@ -142,7 +142,7 @@ class CheckedScorer(Scorer):
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
-        """The class's own, or ``score``."""
+        """Ask as the class's own ``asking`` does, or by ``score``."""
         if not self._overrides("asking"):
             return self.score(presented, responses)
         score = yield from self.inner.asking(presented, responses)
@@ -161,7 +161,7 @@ class CheckedScorer(Scorer):
         return frozenset(self.inner.roles) if self._overrides("roles") else frozenset()
 
     def _overrides(self, name: str) -> bool:
-        """Whether the class itself has what ``Scorer`` has for every scorer."""
+        """Return whether the class itself has what ``Scorer`` has for every scorer."""
         return hasattr(self.inner, name) and getattr(type(self.inner), name, None) is not getattr(Scorer, name)
 
     def _called(self, method: str, call: Callable[[], _T], refused: Callable[[str], Exception]) -> _T:
@@ -190,7 +190,7 @@ def _refused(message: str) -> SettingsError:
 
 
 def _with_keys(found: Any) -> tuple[str, Keys] | None:
-    """A text and its keys, as a class gave them, or None. ``TypeError`` for anything else."""
+    """Return a text and its keys, as a class gave them, or None. Raise ``TypeError`` for anything else."""
     if found is None:
         return None
     if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], str):
@@ -202,7 +202,7 @@ def _with_keys(found: Any) -> tuple[str, Keys] | None:
 
 
 def protocol_problem(scorer: object) -> str | None:
-    """What a scorer lacks of the methods of ``Scorer``, in a few words."""
+    """Say in a few words what a scorer lacks of the methods of ``Scorer``."""
     missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
     if missing:
         return f"has no {', '.join(missing)}, which a scorer has"
@@ -222,7 +222,9 @@ def protocol_problem(scorer: object) -> str | None:
 
 
 def judges_of(name: str, owner: object) -> list[str]:
-    """What the scorer ``name`` says in ``judged_by`` (``ReplyJudge``). ``ValueError`` for what is not text."""
+    """Return what the scorer ``name`` says in ``judged_by`` (``ReplyJudge``). Raise ``ValueError`` for what is not
+    text.
+    """
     found = getattr(owner, JUDGED_BY, None)
     if found is None:
         return []
@@ -232,7 +234,7 @@ def judges_of(name: str, owner: object) -> list[str]:
 
 
 def check_better(name: str, scorer: object) -> None:
-    """``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
+    """Raise ``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
     found = getattr(scorer, "better", {})
     if not isinstance(found, Mapping) or not all(way in get_args(Better) for way in found.values()):
         raise ValueError(f"score.{name}: better is {quote(found)}, expected higher or lower for each metric")
@@ -244,7 +246,7 @@ def described(error: BaseException) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception of a user's code says, on one line."""
+    """Return what an exception of a user's code says, on one line."""
     try:
         text = " ".join(str(error).split())
     except Exception:

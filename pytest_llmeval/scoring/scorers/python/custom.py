@@ -55,7 +55,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, slots=True)
 class CustomScorer(Scorer):
-    """Asks for a reply and has a function judge it. ``label`` is the name under which that is registered."""
+    """A scorer that asks for a reply and has a function judge it. ``label`` is the name that it is registered by."""
 
     label: str
     judge: ReplyJudge
@@ -67,12 +67,12 @@ class CustomScorer(Scorer):
 
     @property
     def version(self) -> int:
-        """A checksum of the function's sources and of its attribute ``version``; part of a fingerprint."""
+        """Return a checksum of the function's sources and of its attribute ``version``; part of a fingerprint."""
         return version_of_function(self.judge)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
+        """Return what the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
         return tuple(getattr(self.judge, "metrics", ()))
 
     @property
@@ -81,7 +81,7 @@ class CustomScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """By the metrics that the function names, or ``-> float``; what of a function says neither, its scores show."""
+        """Tell by the metrics which the function names, by ``-> float``; where it says neither, its scores show it."""
         if "accuracy" in self.metrics:
             return True
         return False if self.metrics or _returns_number(self.judge) else None
@@ -90,9 +90,9 @@ class CustomScorer(Scorer):
         return judges_of(self.label, self.judge)
 
     def present(self, sample: Sample) -> Presented:
-        """The sample as it is, with its target as text: whatever a sample can have, or nothing.
+        """Return the sample as it is, with its target as text: whatever a sample can have, or nothing.
 
-        ``ValueError`` for a target that is no text, where the function needs one.
+        Raise ``ValueError`` for a target that is no text, where the function needs one.
         """
         if getattr(self.judge, "needs_text", False):
             return Presented(sample=sample, target=several_or_one(target_texts(sample)))
@@ -104,7 +104,9 @@ class CustomScorer(Scorer):
         return presented.target if isinstance(presented.target, str) else presented.target[0]
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """What the function says. ``RequestError``, which names the function, for what it raises or cannot mean."""
+        """Return what the function says. Raise ``RequestError``, which names the function, for what it raises or cannot
+        mean.
+        """
         text = reply(responses)
         sample = presented.sample
         offered = {"reply": text, "target": sample.target, "sample": sample}
@@ -174,10 +176,10 @@ class CustomScorer(Scorer):
 
 
 def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[..., Any]]) -> Scorer:
-    """The scorer that is registered under the settings' name.
+    """Make the scorer that is registered under the settings' name.
 
     A class with the methods of ``Scorer`` is made with the settings as keyword arguments; anything else that can be
-    called is a ``ReplyJudge``. ``ValueError`` says which setting does not fit, or is missing.
+    called is a ``ReplyJudge``. Raise ``ValueError``, which says which setting does not fit, or is missing.
     """
     name, given = settings.name, settings.settings
     registered = scorers[name]
@@ -205,7 +207,7 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
 
 
 def _returns_number(judge: ReplyJudge) -> bool:
-    """Whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
+    """Return whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
     signature = signature_of(judge)
     return signature is not None and signature.return_annotation in (float, int, "float", "int")
 
@@ -221,7 +223,7 @@ def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]
 
 
 def _num_positional(function: Callable[..., object]) -> int:
-    """How many of reply and target, in this order, a function takes that names neither."""
+    """Return how many of reply and target, in this order, a function takes that names neither."""
     parameters = _all_parameters(function)
     required = [part for part in parameters if part.kind in _POSITIONAL and part.default is part.empty]
     if required or not parameters:
@@ -232,7 +234,7 @@ def _num_positional(function: Callable[..., object]) -> int:
 
 
 def _settings_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
-    """The parameters of a function that a suite gives values to."""
+    """Return the parameters of a function that a suite gives values to."""
     named = _parameters(function)
     if any(name in named for name in _OFFERED):
         return {name: part for name, part in named.items() if name not in _OFFERED}

@@ -31,7 +31,7 @@ __all__ = ["TaskResultsScorer", "task_results_scorer"]
 
 @dataclass(frozen=True, slots=True)
 class TaskResultsScorer(Scorer):
-    """Asks what lm-eval asks for the task's output type, and has the task's function judge the responses."""
+    """A scorer that asks what lm-eval asks for the task's output type, and has its function judge the responses."""
 
     results: ClassVar[ResultsSpec]
 
@@ -42,11 +42,11 @@ class TaskResultsScorer(Scorer):
         return tuple(self.results.names.values())
 
     def present(self, sample: Sample) -> Presented:
-        """The sample as it is; what is right the function knows."""
+        """Return the sample as it is; the function knows what is right."""
         return Presented(sample=sample, choices=sample.choices, target=_shown(sample.target))
 
     def answer_text(self, presented: Presented) -> str:
-        """The option or the text that the target is, or the first of several."""
+        """Return the option or the text that the target is, or the first of several."""
         target = presented.sample.target
         first = target[0] if isinstance(target, list) and target else target
         is_index = isinstance(first, int) and not isinstance(first, bool) and 0 <= first < len(presented.choices)
@@ -55,7 +55,7 @@ class TaskResultsScorer(Scorer):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """A reply; or the log-likelihood of each option, of the target, or of the whole text."""
+        """Ask for a reply; or for the log-likelihood of each option, of the target, or of the whole text."""
         match self.results.output_type:
             case "multiple_choice":
                 if not presented.choices:
@@ -71,7 +71,7 @@ class TaskResultsScorer(Scorer):
                 return (reply_request(prompt, generate),)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """What the function says of the responses. ``RequestError`` for what it raises or cannot mean."""
+        """Return what the function says of the responses. Raise ``RequestError`` for what it raises or cannot mean."""
         output_type = self.results.output_type
         results: list[Any]
         answer = None
@@ -109,7 +109,7 @@ class TaskResultsScorer(Scorer):
 
 
 def task_results_scorer(results: ResultsSpec) -> type[TaskResultsScorer]:
-    """The scorer of one task, as a class without settings."""
+    """Return the scorer of one task, as a class without settings."""
     return type("TaskResults", (TaskResultsScorer,), {"results": results, "__slots__": ()})
 
 

@@ -19,8 +19,8 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def squad_normalized(text: str) -> str:
-    """``normalize_answer`` of SQuAD's ``evaluate-v1.1.py``: lower case, no ASCII punctuation, no articles, one space
-    between words.
+    """Return what ``normalize_answer`` of SQuAD's ``evaluate-v1.1.py`` does: lower case, no ASCII punctuation, no
+    articles, one space between words.
     """
     return " ".join(_ARTICLES.sub(" ", _without_punctuation(text)).split())
 
@@ -34,7 +34,7 @@ def _in_lower_case(text: str) -> str:
 
 
 def compared(text: str, reference: str) -> tuple[str, str]:
-    """Both normalised, but for the steps that would leave nothing of the reference: ``A`` is no article there, and
+    """Normalise both texts, but for the steps that would leave nothing of the reference: ``A`` is no article there, and
     ``#`` no punctuation.
     """
     for normalized in (squad_normalized, _without_punctuation, _in_lower_case):
@@ -45,9 +45,11 @@ def compared(text: str, reference: str) -> tuple[str, str]:
 
 
 def word_f1(text: str, reference: str) -> float:
-    """F1 of the words of two normalised texts, repeated words counted as often as both have them (``f1_score``).
+    """Return the F1 of the words of two normalised texts, repeated words counted as often as both have them
+    (``f1_score``).
 
-    0 where they share none. Of an empty reference 1 for an empty text, as in SQuAD 2.0's script, and else 0.
+    It is 0 where they share none. For an empty reference it is 1 for an empty text, as in SQuAD 2.0's script, and else
+    0.
     """
     words, expected = text.split(), reference.split()
     if not expected:
@@ -60,13 +62,15 @@ def word_f1(text: str, reference: str) -> float:
 
 
 class F1Scorer(SettingsScorer[F1Settings]):
-    """Right if the normalised reply is one of the normalised references; F1 is that of the nearest reference."""
+    """A scorer that is right if the normalised reply is one of the normalised references; F1 is that of the nearest
+    reference.
+    """
 
     version = 2  # 2: a reference of which normalisation leaves nothing is compared as it is written
     metrics = ("accuracy", "f1", "no_answer")
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Right or wrong by SQuAD's exact match; an empty reply is no answer, unless an empty one was expected.
+        """Judge right or wrong by SQuAD's exact match; an empty reply is no answer, unless an empty one was expected.
 
         Both numbers are the largest over the references.
         """

@@ -13,8 +13,9 @@ __all__ = ["MeteorScorer"]
 
 
 class MeteorScorer(LibraryScorer[MeteorSettings]):
-    """METEOR by nltk, the largest over the references (A. Lavie and A. Agarwal, 2007): words match as they are, then by
-    their stems (Porter's), then as synonyms in WordNet, all in lower case; the suite can do without stems and synonyms.
+    """A scorer by nltk's METEOR, the largest over the references (A. Lavie and A. Agarwal, 2007): words match as they
+    are, then by their stems (Porter's), then as synonyms in WordNet, all in lower case; the suite can do without stems
+    and synonyms.
 
     Words are those of nltk's word tokenizer on the text as a whole, as ``nltk.word_tokenize`` finds them but for a full
     stop inside the text, which stays with its word: splitting sentences would need data of its own.
@@ -25,7 +26,7 @@ class MeteorScorer(LibraryScorer[MeteorSettings]):
 
     @classmethod
     def of(cls, settings: MeteorSettings) -> Self:
-        """``ValueError`` where nltk is not installed, or its WordNet data where synonyms are to match."""
+        """Raise ``ValueError`` where nltk is not installed, or its WordNet data where synonyms are to match."""
         scorer = super().of(settings)
         if settings.synonyms and not _has_wordnet():
             raise ValueError(
@@ -35,7 +36,7 @@ class MeteorScorer(LibraryScorer[MeteorSettings]):
         return scorer
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's METEOR, from 0 to 1."""
+        """Return the sample's METEOR, from 0 to 1."""
         from nltk.corpus import wordnet
         from nltk.stem.porter import PorterStemmer
         from nltk.translate.meteor_score import meteor_score

@@ -41,7 +41,7 @@ class TooLongError(ValueError):
 
 
 class LibraryScorer(SettingsScorer[R]):
-    """Gives a reply numbers by its references through a library, with no right or wrong.
+    """A scorer that gives a reply numbers by its references through a library, with no right or wrong.
 
     An empty reply has the numbers that its metrics give to no words, which is 0 for most, and is counted as no answer.
     Of a reply longer than the suite's ``max_reply_chars`` the beginning is judged, and details say so. Long texts are
@@ -53,7 +53,7 @@ class LibraryScorer(SettingsScorer[R]):
 
     @classmethod
     def of(cls, settings: R) -> Self:
-        """``ValueError`` where the library is not installed."""
+        """Raise ``ValueError`` where the library is not installed."""
         module, package = cls.library
         if find_spec(module) is None:
             raise ValueError(
@@ -63,10 +63,10 @@ class LibraryScorer(SettingsScorer[R]):
 
     @abstractmethod
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's numbers by name: metrics, and ingredients of corpus metrics. May raise ``TooLongError``."""
+        """Return the sample's numbers by name: metrics, and parts of corpus metrics. May raise ``TooLongError``."""
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """The reply's numbers; the reply itself, without white space at its ends, is the answer."""
+        """Return the reply's numbers; the reply itself, without white space at its ends, is the answer."""
         whole = reply(responses)
         text = whole[: self.settings.max_reply_chars]
         details = said_to_be_cut(whole, self.settings.max_reply_chars)
@@ -88,9 +88,10 @@ class LibraryScorer(SettingsScorer[R]):
 
 
 def values_in_time(settings: ReferenceSettings, text: str, references: Sequence[str]) -> Mapping[str, float]:
-    """The numbers that the scorer with these settings gives a text.
+    """Return the numbers that the scorer with these settings gives a text.
 
-    ``ProcessError`` where that took longer than ``settings.timeout_s``; ``TooLongError`` where the scorer refused.
+    Raise ``ProcessError`` where that took longer than ``settings.timeout_s``; raise ``TooLongError`` where the scorer
+    refused.
     """
     written = [settings.kind, settings.model_dump(mode="json", exclude={"kind"})]
     arguments = {"settings": written, "text": text, "references": list(references), "data_folders": _data_folders()}
@@ -103,12 +104,14 @@ def values_in_time(settings: ReferenceSettings, text: str, references: Sequence[
 
 
 def _data_folders() -> list[str]:
-    """Where nltk looks for its data, to which a conftest.py may have added a folder; empty if it was not imported."""
+    """Return where nltk looks for its data, to which a conftest.py may have added a folder; empty if it was not
+    imported.
+    """
     module = sys.modules.get("nltk.data")
     return [] if module is None else [os.path.abspath(str(folder)) for folder in module.path if folder]
 
 
 @cache
 def _shared_process() -> BoundedProcess:
-    """The one of this process, as for mathematics: it holds no result."""
+    """Return the comparing process of this process, as for mathematics: it holds no result."""
     return BoundedProcess(lambda: str(Path(__file__).parents[2] / "text_worker.py"), "compares texts")

@@ -29,7 +29,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 class RougeScorer(LibraryScorer[RougeSettings]):
-    """ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
+    """A scorer by ROUGE as F1, of each type the largest over the references, by Google's ``rouge_score``.
 
     Its words are runs of ASCII letters and digits in lower case: texts in other scripts have none, and score 0. A
     reference without words is compared as it is written: an equal reply has 1.
@@ -47,7 +47,9 @@ class RougeScorer(LibraryScorer[RougeSettings]):
         return [] if message is None else [(message, ())]
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """The sample's ROUGE of each type, from 0 to 1. ``TooLongError`` for more than ``MAX_PAIRS`` words."""
+        """Return the sample's ROUGE of each type, from 0 to 1. Raise ``TooLongError`` for more than ``MAX_PAIRS``
+        words.
+        """
         bare = _bare(text)
         if bare and any(bare == _bare(reference) and not _num_words(reference) for reference in references):
             return {f"rouge_{type.lower()}": 1.0 for type in self.settings.types}
@@ -61,7 +63,7 @@ class RougeScorer(LibraryScorer[RougeSettings]):
         }
 
     def _skipping(self, text: str, references: Sequence[str]) -> dict[str, float]:
-        """ROUGE-S, which rouge_score does not have, of its words."""
+        """Return ROUGE-S, which rouge_score does not have, of its words."""
         types = [type for type in self.settings.types if type.startswith("S")]
         if not types:
             return {}
@@ -78,7 +80,8 @@ class RougeScorer(LibraryScorer[RougeSettings]):
 
 
 def rouge_s(words: Sequence[str], reference: Sequence[str], max_gap: int | None) -> float:
-    """F1 of the skip-bigrams of two texts: pairs of words with at most ``max_gap`` words between (None: any number).
+    """Return the F1 of the skip-bigrams of two texts: pairs of words with at most ``max_gap`` words between (None: any
+    number).
 
     C.-Y. Lin, 2004, section 5.
     ``2PR / (P + R)`` with P and R the share of matching pairs among those of the text and of the reference, each pair
@@ -97,7 +100,7 @@ def _num_pairs(length: int, max_gap: int | None) -> int:
 
 
 def _pairs(words: Sequence[str], known: set[str], max_gap: int | None) -> Counter[tuple[str, str]]:
-    """The pairs of known words, which alone can match."""
+    """Yield the pairs of known words, which alone can match."""
     places = [(place, word) for place, word in enumerate(words) if word in known]
     found: Counter[tuple[str, str]] = Counter()
     for number, (place, word) in enumerate(places):
@@ -117,7 +120,7 @@ def _num_words(text: str) -> int:
 
 
 def _words(text: str, stemmer: bool) -> list[str]:
-    """Those of ``rouge_score``."""
+    """Return the words as ``rouge_score`` finds them."""
     from rouge_score import tokenizers
 
     words: list[str] = tokenizers.DefaultTokenizer(stemmer).tokenize(text)

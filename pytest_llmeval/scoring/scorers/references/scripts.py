@@ -22,7 +22,9 @@ _LETTERS_PER_WORD = 4
 
 
 def bleu_warning(tokenize: str, samples: Sequence[Sample]) -> str | None:
-    """Why BLEU with this tokenizer of sacrebleu would be near 0 for some references, and the way out; None for none."""
+    """Return why BLEU with this tokenizer of sacrebleu would be near 0 for some references, and the way out; None for
+    none.
+    """
     references = [target_texts(sample)[0] for sample in samples]
     own = [text for text in references if _is_without_spaces(text)] if tokenize in _BY_SPACES else []
     if not own:
@@ -47,7 +49,7 @@ def _counted(number: int, count: int) -> str:
 
 
 def rouge_warning(samples: Sequence[Sample]) -> str | None:
-    """Why ROUGE would be near 0, with the way out; None where it would not."""
+    """Return why ROUGE would be near 0, with the way out; None where it would not."""
     references = [target_texts(sample)[0] for sample in samples]
     if not _most(references, lambda text: len(_ASCII.findall(text)) < len(_LETTER.findall(text)) / 2):
         return None

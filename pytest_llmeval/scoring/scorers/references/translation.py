@@ -31,11 +31,11 @@ many.
 
 
 class BleuScorer(LibraryScorer[BleuSettings]):
-    """BLEU for each of the orders that the suite names."""
+    """A scorer by BLEU, for each of the orders that the suite names."""
 
     @classmethod
     def of(cls, settings: BleuSettings) -> Self:
-        """``ValueError`` where sacrebleu, or what a tokenizer of it needs, is not installed."""
+        """Raise ``ValueError`` where sacrebleu, or what a tokenizer of it needs, is not installed."""
         scorer = super().of(settings)
         if settings.tokenize in ("ja-mecab", "ko-mecab"):
             try:
@@ -48,7 +48,7 @@ class BleuScorer(LibraryScorer[BleuSettings]):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The highest order first: it is the one that is usually quoted."""
+        """Name the metric of the highest order first: it is the one that is usually quoted."""
         orders = sorted(self.settings.k, reverse=True)
         return (*(f"bleu_{k}" for k in orders), *(f"sentence_bleu_{k}" for k in orders), "no_answer")
 
@@ -62,7 +62,7 @@ class BleuScorer(LibraryScorer[BleuSettings]):
 
 
 class ChrfScorer(LibraryScorer[ChrfSettings]):
-    """chrF for each order of words that the suite names: chrF, chrF+, chrF++."""
+    """A scorer by chrF, for each order of words that the suite names: chrF, chrF+, chrF++."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -78,17 +78,17 @@ class ChrfScorer(LibraryScorer[ChrfSettings]):
 
 
 class TerScorer(LibraryScorer[TerSettings]):
-    """Translation edit rate: the lower the better."""
+    """A scorer by translation edit rate: the lower the better."""
 
     metrics = ("ter", "sentence_ter", "no_answer")
 
     @property
     def version(self) -> int:
-        """2 keeps the punctuation of a reference that is nothing else."""
+        """Return 2, which keeps the punctuation of a reference that is nothing else."""
         return 2 if self.settings.no_punct else 1
 
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
-        """``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu finds them with these settings.
+        """Raise ``TooLongError`` for more than ``MAX_PAIRS`` words, as sacrebleu finds them with these settings.
 
         Punctuation stays where ``no_punct`` would leave nothing of a reference, to which an empty reply would be equal.
         """

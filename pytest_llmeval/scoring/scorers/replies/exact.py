@@ -44,7 +44,7 @@ _NORMALIZATIONS: Mapping[Normalization, Callable[[str], str]] = MappingProxyType
 
 
 def normalized(text: str, steps: Sequence[Normalization | PythonRegex]) -> str:
-    """The text after the named normalisations, in their order.
+    """Return the text after the named normalisations, in their order.
 
     ``strip``: no white space at the ends. ``lower``: lower case. ``collapse_whitespace``: one space for each run of
     white space, none at the ends. ``no_punctuation``: without ASCII punctuation and Unicode's category P;
@@ -67,13 +67,15 @@ def _shown_steps(steps: Sequence[Normalization | PythonRegex]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _NormalizingScorer(SettingsScorer[N]):
-    """Compares reply and targets after the same normalisations of both. Made by ``of``, which checks the settings."""
+    """A scorer that compares reply and targets after the same normalisations of both. ``of`` makes it, and checks the
+    settings.
+    """
 
     steps: tuple[Normalization | PythonRegex, ...] = field(repr=False)
 
     @classmethod
     def of(cls, settings: N) -> Self:
-        """``SettingsError`` for a regular expression that cannot be used."""
+        """Raise ``SettingsError`` for a regular expression that cannot be used."""
         made: list[Normalization | PythonRegex] = []
         for place, step in enumerate(settings.normalize):
             try:
@@ -84,14 +86,14 @@ class _NormalizingScorer(SettingsScorer[N]):
 
     @property
     def version(self) -> int:
-        """2 compares a target as it is written where a named step would leave nothing of it."""
+        """Return 2, which compares a target as it is written where a named step would leave nothing of it."""
         return 2 if not _REMOVING.isdisjoint(self.settings.normalize) else 1
 
     def present(self, sample: Sample) -> Presented:
-        """A target is a text or a list of texts.
+        """Read a target, which is a text or a list of texts.
 
-        ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target that
-        the normalisations leave empty and that cannot be compared then.
+        Raise ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target
+        that the normalisations leave empty and that cannot be compared then.
         """
         texts = target_texts(sample)
         try:
@@ -104,7 +106,7 @@ class _NormalizingScorer(SettingsScorer[N]):
         return Presented(sample=sample, references=references, target=several_or_one(texts))
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy. Unscored where a regular expression takes too long, or too much memory."""
+        """Judge accuracy. The sample is unscored where a regular expression takes too long, or too much memory."""
         text = reply(responses)
         try:
             bare = normalized(text, self.steps)
@@ -121,8 +123,8 @@ class _NormalizingScorer(SettingsScorer[N]):
         return self._judged(bare, pairs)
 
     def _steps_for(self, target: str) -> tuple[Normalization | PythonRegex, ...]:
-        """The steps, without the named ones that would leave nothing of a target: where articles are removed, ``A`` is
-        compared as it is written, or every article would be right.
+        """Return the steps, without the named ones that would leave nothing of a target: where articles are removed,
+        ``A`` is compared as it is written, or every article would be right.
         """
         kept: list[Normalization | PythonRegex] = []
         for step in self.steps:
@@ -134,15 +136,15 @@ class _NormalizingScorer(SettingsScorer[N]):
 
     @abstractmethod
     def _check_empty(self, target: str) -> None:
-        """``ValueError`` where a target that is empty after the normalisations cannot be compared."""
+        """Raise ``ValueError`` where a target that is empty after the normalisations cannot be compared."""
 
     @abstractmethod
     def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
-        """The score of a normalised reply. ``pairs`` are the reply and a reference, normalised alike, for each."""
+        """Return the score of a normalised reply. ``pairs`` are the reply and each reference, normalised alike."""
 
 
 class ExactScorer(_NormalizingScorer[ExactSettings]):
-    """Right if the normalised reply equals a normalised target."""
+    """A scorer that is right if the normalised reply equals a normalised target."""
 
     @property
     def version(self) -> int:
@@ -159,20 +161,20 @@ class ExactScorer(_NormalizingScorer[ExactSettings]):
             )
 
     def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
-        """A reply that is empty after the normalisations is no answer, unless it is right."""
+        """Judge a reply; one that is empty after the normalisations is no answer, unless it is right."""
         right = [text for text, reference in pairs if text == reference]
         return right_or_wrong(bool(right), right[0] if right else bare or None)
 
 
 class ContainsScorer(_NormalizingScorer[ContainsSettings]):
-    """Right if the normalised reply holds a normalised target, or all of them."""
+    """A scorer that is right if the normalised reply holds a normalised target, or all of them."""
 
     def _check_empty(self, target: str) -> None:
         after = f" after {_shown_steps(self.steps)}" if target else ""
         raise ValueError(f"nothing is left of target {quote(target)}{after}: every reply would contain it")
 
     def _judged(self, bare: str, pairs: Sequence[tuple[str, str]]) -> Score:
-        """An empty reply is no answer. The answer is what was found of the targets, else the whole reply."""
+        """Judge a reply; an empty one is no answer. The answer is what it holds of the targets, else all of it."""
         found = [reference for text, reference in pairs if reference in text]
         correct = len(found) == len(pairs) if self.settings.match == "all" else bool(found)
         return right_or_wrong(correct, ", ".join(found) or bare or None, details={"found": [*found]})

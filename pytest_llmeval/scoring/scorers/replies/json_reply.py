@@ -38,7 +38,7 @@ class NotJSONError(ValueError):
 
 
 def parse_json(text: str) -> JSON:
-    """The value of a JSON text. ``NotJSONError`` says what is wrong.
+    """Return the value of a JSON text. Raise ``NotJSONError``, which says what is wrong.
 
     NaN and Infinity are no JSON. Nested deeper than 100 levels, longer than a million characters, or with a number of
     more than 1,000 digits or beyond what a float holds, a text counts as none.
@@ -77,7 +77,7 @@ def _constant(text: str) -> float:
 
 
 def same_json(first: JSON, second: JSON) -> bool:
-    """Whether two values are the same JSON: 1 is 1.0 and not true; the order of a mapping's keys means nothing."""
+    """Return whether two values are the same JSON: 1 is 1.0 and not true; the order of keys means nothing."""
     if isinstance(first, bool) or isinstance(second, bool):
         return first is second
     if isinstance(first, list) and isinstance(second, list):
@@ -88,11 +88,11 @@ def same_json(first: JSON, second: JSON) -> bool:
 
 
 class JsonScorer(SettingsScorer[JsonSettings]):
-    """Right if the reply is JSON as the suite wants it. Made by ``of``, which checks the schema."""
+    """A scorer that is right if the reply is JSON as the suite wants it. ``of`` makes it, and checks the schema."""
 
     @classmethod
     def of(cls, settings: JsonSettings) -> JsonScorer:
-        """``SettingsError`` for a schema that is none, or that refers to something outside of it."""
+        """Raise ``SettingsError`` for a schema that is none, or that refers to something outside of it."""
         schema = settings.schema_
         if isinstance(schema, str):
             raise SettingsError(f"found the file {quote(schema)}, expected its content", ("json", "schema"))
@@ -102,23 +102,24 @@ class JsonScorer(SettingsScorer[JsonSettings]):
         return cls(settings)
 
     def present(self, sample: Sample) -> Presented:
-        """A target is a text of JSON, a number or a bool, or a list of these: any is right. Without one, none is asked.
+        """Read a target: a text of JSON, a number or a bool, or a list of these, any of which is right. Without one,
+        none is asked.
 
-        ``ValueError`` for a text that is not JSON.
+        Raise ``ValueError`` for a text that is not JSON.
         """
         texts = _targets(sample)
         return Presented(sample=sample, references=tuple(texts), target=several_or_one(texts) if texts else "")
 
     def answer_text(self, presented: Presented) -> str:
-        """The first target, as given. ``ValueError`` where there is none."""
+        """Return the first target, as given. Raise ``ValueError`` where there is none."""
         if not presented.references:
             raise ValueError("the sample has no target to show; give it one, or set prompt.fewshot.answer")
         return presented.references[0]
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply that is not JSON is no answer. ``problem`` in the details says what is wrong.
+        """Judge accuracy; a reply that is not JSON is no answer. ``problem`` in the details says what is wrong.
 
-        Unscored where the schema cannot be compared with it: that is the suite's fault.
+        The sample is unscored where the schema cannot be compared with it: that is the suite's fault.
         """
         text = reply(responses)
         try:
@@ -162,7 +163,7 @@ def _target(target: JSON) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """What stands in the first fenced block; all of the text where there is none."""
+    """Return what stands in the first fenced block; all of the text where there is none."""
     start = text.find(_FENCE)
     if start < 0:
         return text

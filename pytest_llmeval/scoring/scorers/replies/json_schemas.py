@@ -26,7 +26,7 @@ class SchemaError(Exception):
 
 
 def schema_problem(schema: Any) -> tuple[str, Keys] | None:
-    """Why this schema cannot be used, and where in it; None where it can."""
+    """Return why this schema cannot be used, and where in it; None where it can."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError as NoSchemaError
     from jsonschema.validators import validator_for
@@ -75,10 +75,10 @@ def _leads_to_a_schema(reference: str, root: Any) -> bool:
 
 
 def schema_violation(schema: Any, value: JSON) -> str | None:
-    """The first thing in which a value is not of a schema; None where it is of it.
+    """Return the first thing in which a value is not of a schema; None where it is of it.
 
-    ``SchemaError`` where the schema says nothing of it: a pattern that takes longer than a second, or all of it longer
-    than five, a reference that leads nowhere or to itself without end.
+    Raise ``SchemaError`` where the schema says nothing of it: a pattern that takes longer than a second, or all of it
+    longer than five, a reference that leads nowhere or to itself without end.
     """
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError, best_match
@@ -141,13 +141,13 @@ _MAX_NAMES = 2_000
 
 
 class _Clock:
-    """Of the time that a comparison takes, patterns of names included."""
+    """A clock of the time that a comparison takes, patterns of names included."""
 
     def __init__(self) -> None:
         self._end = time.thread_time() + _MAX_S
 
     def check(self) -> None:
-        """``SchemaError`` once it is over."""
+        """Raise ``SchemaError`` once the time is over."""
         if time.thread_time() > self._end:
             raise SchemaError(f"comparing the reply with it took longer than {_MAX_S:g} s")
 
@@ -157,11 +157,12 @@ _VALUES = ("const", "enum", "default", "examples")
 
 
 def _with_known_names(schema: Any, names: Sequence[str], written: dict[str, str], clock: _Clock) -> Any:
-    """The schema with patterns of names that are as quick as a look-up: each matches those of ``names`` that it did.
+    """Return the schema with patterns of names that are as quick as a look-up: each matches those of ``names`` that it
+    did.
 
     jsonschema searches names with ``re``, which knows no time limit, in several of its keywords. ``written`` gets the
-    pattern that each new one stands for. ``TimeoutError`` for a pattern that takes too long, ``SchemaError`` where all
-    of them do.
+    pattern that each new one stands for. Raise ``TimeoutError`` for a pattern that takes too long, ``SchemaError``
+    where all of them do.
     """
     if isinstance(schema, list):
         return [_with_known_names(part, names, written, clock) for part in schema]
@@ -210,12 +211,12 @@ def _names_in(value: JSON) -> list[str]:
 
 
 def _are_unique(items: list[Any]) -> bool:
-    """Whether no two entries are the same JSON: 1 is 1.0 and not true."""
+    """Return whether no two entries are the same JSON: 1 is 1.0 and not true."""
     return len({canonical_json(item) for item in items}) == len(items)
 
 
 def canonical_json(value: JSON) -> str:
-    """One text for what is the same JSON: 1 is 1.0 and not true; the order of a mapping's keys means nothing."""
+    """Return one text for what is the same JSON: 1 is 1.0 and not true; the order of a mapping's keys means nothing."""
     return json.dumps(_canonical(value), sort_keys=True)
 
 
@@ -228,7 +229,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _references(schema: Any, keys: Keys, root: Any) -> Iterator[tuple[Keys, Any, Any]]:
-    """Every reference of a schema, with where it stands and the schema into which it leads.
+    """Yield every reference of a schema, with where it stands and the schema into which it leads.
 
     What stands in an example is taken for one too.
     """

@@ -16,14 +16,17 @@ __all__ = ["NumberScorer"]
 
 
 class NumberScorer(SettingsScorer[NumberSettings]):
-    """Right if the reply's final number equals the target's; 0.5, .50 and 1/2 are equal, 0.33 and 1/3 are not."""
+    """A scorer that is right if the reply's final number equals the target's; 0.5, .50 and 1/2 are equal, 0.33 and 1/3
+    are not.
+    """
 
     version = 2  # 2 reads more ways to write a number
 
     def present(self, sample: Sample) -> Presented:
-        """A target is a number, a text that ends with one (a worked solution, say), or a list of these: any is right.
+        """Read a target: a number, a text that ends with one (a worked solution, say), or a list of these, any of which
+        is right.
 
-        ``ValueError`` for a target without a number.
+        Raise ``ValueError`` for a target without a number.
         """
         numerals = [_numeral(text) for text in target_texts(sample)]
         return Presented(
@@ -33,7 +36,7 @@ class NumberScorer(SettingsScorer[NumberSettings]):
         )
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; a reply without a number is no answer, and wrong."""
+        """Judge accuracy; a reply without a number is no answer, and wrong."""
         numeral = final_number(reply(responses))
         right = {Fraction(reference) for reference in presented.references}
         if numeral is None:

@@ -145,7 +145,8 @@ class Numeral:
 
 
 def final_number(text: str) -> Numeral | None:
-    """The number that a text ends with, or None where it has none. Never raises, and never computes with huge numbers.
+    """Return the number that a text ends with, or None where it has none. It never raises, and never computes with huge
+    numbers.
 
     After the last ``####`` of the text (GSM8K's mark): the number that follows it at once, else the last one after
     it. Without the mark, or where no number follows it: the last one of the text.
@@ -160,7 +161,7 @@ def final_number(text: str) -> Numeral | None:
 
 
 def leading_number(text: str) -> tuple[Numeral, str] | None:
-    """The number that a text begins with, and what follows it."""
+    """Return the number that a text begins with, and what follows it."""
     found = _NUMBER.match(_plain(text[: _MAX_CHARACTERS + _MAX_BEHIND]))
     numeral = None if found is None else _numeral(text, found)
     return None if found is None or numeral is None else (numeral, text[found.end() :])
@@ -174,7 +175,7 @@ def first_number(text: str) -> tuple[str, Numeral, str] | None:
 
 
 def _leading(text: str) -> Numeral | None:
-    """The number that a text begins with, unless it counts a heading."""
+    """Return the number that a text begins with, unless it counts a heading."""
     head = text[: 2 * _MAX_CHARACTERS]
     plain = _plain(head)
     before = _BEFORE_MARKED.match(plain)
@@ -185,7 +186,7 @@ def _leading(text: str) -> Numeral | None:
 
 
 def _last(text: str) -> Numeral | None:
-    """The last number of a text, looked for around its last digits: a long text costs no more than a short one."""
+    """Return the last number of a text, looked for around its last digits: a long text costs no more."""
     end = len(text)
     while (last_digit := _LAST_DIGIT.search(text, 0, end)) is not None:
         start = max(0, last_digit.start() - _MAX_CHARACTERS)
@@ -204,7 +205,9 @@ def _last(text: str) -> Numeral | None:
 
 
 def _plain(text: str) -> str:
-    """The text, character for character, with ASCII digits and signs, and blanks for what looks like a number only."""
+    """Return the text, character for character, with ASCII digits and signs, and blanks for what looks like a number
+    only.
+    """
     return str(_NO_NUMBER.sub(lambda found: " " * len(found[0]), plain_characters(text).translate(_SIGNS)))
 
 
@@ -253,7 +256,7 @@ def _mixed(whole: str | None, top: str, bottom: str) -> Fraction | None:
 
 
 def _repeating(before: str, period: str | None) -> Fraction:
-    r"""``0.1\overline{6}`` with 0.1 before the period, whose digits count over as many nines.
+    r"""Return ``0.1\overline{6}`` with 0.1 before the period, whose digits count over as many nines.
 
     Of ``0.1666...`` it is what the digits end with three times, or twice if it is longer than a digit.
     """
@@ -266,7 +269,7 @@ def _repeating(before: str, period: str | None) -> Fraction:
 
 
 def _times(value: Fraction, base: Fraction, exponent: str) -> Fraction | None:
-    """``value * base ** exponent``; None for an exponent, or a number, that is too large."""
+    """Return ``value * base ** exponent``; None for an exponent, or a number, that is too large."""
     digits = exponent.translate(_RAISED)
     if len(digits.lstrip("+-").lstrip("0")) > len(str(_MAX_EXPONENT)):
         return None

@@ -19,7 +19,9 @@ __all__ = ["PatternScorer", "compile_pattern"]
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
-    """A pattern of the ``regex`` package with exactly one group. ``ValueError`` says what is wrong, and where."""
+    """Compile a pattern of the ``regex`` package with exactly one group. Raise ``ValueError``, which says what is
+    wrong, and where.
+    """
     check_counts(pattern)
     try:
         with warnings.catch_warnings():
@@ -39,24 +41,28 @@ def compile_pattern(pattern: str, *, ignore_case: bool) -> regex.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class PatternScorer(SettingsScorer[PatternSettings]):
-    """Right if what the pattern's group found equals a target. Made by ``of``, which checks the pattern."""
+    """A scorer that is right if what the pattern's group found equals a target. ``of`` makes it, and checks the
+    pattern.
+    """
 
     compiled: regex.Pattern[str] = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, settings: PatternSettings) -> PatternScorer:
-        """``ValueError`` for a pattern that cannot be used."""
+        """Raise ``ValueError`` for a pattern that cannot be used."""
         return cls(settings, compile_pattern(settings.pattern, ignore_case=settings.ignore_case))
 
     def present(self, sample: Sample) -> Presented:
-        """A target is a text or a list of texts: any is right. ``ValueError`` for another kind of target."""
+        """Read a target, which is a text or a list of texts: any is right. Raise ``ValueError`` for another kind of
+        target.
+        """
         texts = target_texts(sample)
         return Presented(
             sample=sample, references=tuple(self._comparable(text) for text in texts), target=several_or_one(texts)
         )
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Accuracy; no match is no answer, and wrong. A search that outlives ``timeout_s`` is unscored."""
+        """Judge accuracy; no match is no answer, and wrong. A search that outlives ``timeout_s`` is unscored."""
         text = reply(responses)
         try:
             found = self._find(text)

@@ -42,7 +42,7 @@ _PART_WITH_FLAGS = re.compile(r"\(\?[aiLmsux]*[ax][aiLmsux]*(?:-[imsx]+)?:")
 
 @dataclass(frozen=True, slots=True)
 class PythonRegex:
-    """A pattern that finds what ``re`` finds. Made by ``of``, which checks it.
+    """A pattern that finds what ``re`` finds. ``of`` makes it, and checks the pattern.
 
     ``timeout_s`` bounds one call of each method, which then raises ``TimeoutError``; ``MemoryError`` is possible too.
     """
@@ -54,7 +54,7 @@ class PythonRegex:
 
     @classmethod
     def of(cls, pattern: str, *, ignore_case: bool = False, timeout_s: float = 1.0) -> PythonRegex:
-        """``ValueError`` says what is wrong with the pattern."""
+        """Make one of a pattern. Raise ``ValueError``, which says what is wrong with the pattern."""
         check_counts(pattern)
         flags = re.IGNORECASE if ignore_case else 0
         with warnings.catch_warnings():
@@ -75,7 +75,9 @@ class PythonRegex:
         return cls(pattern, ignore_case, timeout_s, compiled)
 
     def find(self, text: str, place: Place = "first") -> regex.Match[str] | None:
-        """The match at ``place`` among all that do not overlap: the first, the last, or by its number as in a list."""
+        """Return the match at ``place`` among all that do not overlap: the first, the last, or by its number as in a
+        list.
+        """
         matches = self.compiled.finditer(text, timeout=self.timeout_s)
         number = {"first": 0, "last": -1}.get(place, place) if isinstance(place, str) else place
         if not isinstance(number, int):
@@ -91,10 +93,10 @@ class PythonRegex:
 
 
 def found_text(match: regex.Match[str]) -> str | None:
-    """What ``re.findall`` gives for a match, as lm-eval's filters read it.
+    """Return what ``re.findall`` gives for a match, as lm-eval's filters read it.
 
-    The whole match, or the text of its one group (empty where that took no part), or the first group that holds text;
-    None where none does.
+    That is the whole match, or the text of its one group (empty where that took no part), or the first group that holds
+    text; None where none does.
     """
     groups: tuple[str, ...] = match.groups("")
     if len(groups) > 1:
@@ -104,7 +106,7 @@ def found_text(match: regex.Match[str]) -> str | None:
 
 
 def _translated(pattern: str, *, verbose: bool) -> str:
-    """The pattern for ``regex``, of one that ``re`` has compiled; ``verbose``: with comments in it."""
+    """Return for ``regex`` a pattern that ``re`` has compiled; with ``verbose`` there are comments in it."""
     parts: list[str] = []
     position = 0
     while position < len(pattern):
@@ -131,7 +133,7 @@ def _translated(pattern: str, *, verbose: bool) -> str:
 
 
 def _brace(pattern: str, position: int) -> tuple[str, int]:
-    """A count, or a brace that means itself."""
+    """Return the pattern of a count, or of a brace that means itself."""
     count = _COUNT.match(pattern, position)
     if count is None or not (count[1] or count[2]):
         return r"\{", position + 1
@@ -139,7 +141,7 @@ def _brace(pattern: str, position: int) -> tuple[str, int]:
 
 
 def _set(pattern: str, start: int) -> tuple[str, int]:
-    """The set that begins at ``start``, and where it ends."""
+    """Return the set that begins at ``start``, and where it ends."""
     position = start + 1
     negated = pattern.startswith("^", position)
     position += negated
@@ -175,14 +177,14 @@ _COUNTED = regex.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
 
 
 def check_counts(pattern: str) -> None:
-    """``ValueError`` for a pattern that the compiler of ``regex`` would write out without end."""
+    """Raise ``ValueError`` for a pattern that the compiler of ``regex`` would write out without end."""
     # The compiler writes counted repeats out: ((a{999}){999}){999} would take all memory before any time limit.
     if _unrolled_size(pattern) > _MAX_UNROLLED:
         raise ValueError(f"pattern {quote(pattern)} repeats more than {_MAX_UNROLLED} things by its counts in braces")
 
 
 def _unrolled_size(pattern: str) -> int:
-    """About how many things a pattern matches once its counted repeats are written out."""
+    """Return about how many things a pattern matches once its counted repeats are written out."""
     sizes, last, position = [0], 0, 0
     while position < len(pattern):
         character = pattern[position]
@@ -208,7 +210,7 @@ def _unrolled_size(pattern: str) -> int:
 
 
 def _end_of_atom(pattern: str, position: int) -> int:
-    """Where an escaped character, a character class, or a plain character ends."""
+    """Return where an escaped character, a character class, or a plain character ends."""
     if pattern[position] == "\\":
         return position + 2
     if pattern[position] == "[":

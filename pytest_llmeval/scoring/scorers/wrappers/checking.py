@@ -24,7 +24,7 @@ _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Asking:
-    """The scorer's ``asking``, with its score checked. What goes around another scorer has checked that one's.
+    """Ask as the scorer does, and check its score. What goes around another scorer has checked that one's.
 
     A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.
     """
@@ -38,7 +38,7 @@ def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response])
 
 
 def never_right(score: Score) -> Score:
-    """The score of an empty reply, which may be what is expected, for a reply without an answer, which never is."""
+    """Return the score of an empty reply, which may be expected, for a reply without an answer, which never is."""
     if score.status != "correct":
         return score
     return replace(score, status="wrong", values={name: _lowest(name, value) for name, value in score.values.items()})
@@ -52,7 +52,8 @@ def _lowest(name: str, value: float) -> float:
 
 
 def checked(score: object, scorer: str) -> Score:
-    """The score with its values as Python's own floats, or an unscored one that names ``scorer`` and what is wrong.
+    """Return the score with its values as Python's own floats, or an unscored one that names ``scorer`` and what is
+    wrong.
 
     Numbers of one entry of numpy and torch are taken for what they hold. Right or wrong with no values is an accuracy
     of 1 or 0.
@@ -64,7 +65,7 @@ def checked(score: object, scorer: str) -> Score:
 
 
 def shown_score(score: Score, *, with_values: bool = False, with_details: bool = True) -> dict[str, JSON]:
-    """A judgement as a report shows it beside others of the same sample."""
+    """Return a judgement as a report shows it beside others of the same sample."""
     shown: dict[str, JSON] = {"status": score.status, "answer": score.answer, "no_answer": score.no_answer}
     if with_values:
         shown["values"] = dict(score.values)
@@ -74,7 +75,7 @@ def shown_score(score: Score, *, with_values: bool = False, with_details: bool =
 
 
 class _Problem(Exception):
-    """What is wrong with a score."""
+    """A statement of what is wrong with a score."""
 
 
 def _checked(score: object) -> Score:
@@ -161,7 +162,7 @@ def _chance(chance: object) -> float | None:
 
 
 def _details(details: object) -> Mapping[str, JSON]:
-    """As they are where JSON knows them, which is usual and quick."""
+    """Return details as they are where JSON knows them, which is usual and quick."""
     if not isinstance(details, Mapping):
         raise _Problem(f"details that are a {type(details).__name__}, expected a mapping")
     try:
@@ -183,7 +184,7 @@ _ENCODER = json.JSONEncoder()
 
 
 def _is_plain(value: object) -> bool:
-    """Whether JSON knows the value for sure: none is too large, or nested too deeply."""
+    """Return whether JSON knows the value for sure: none is too large, or nested too deeply."""
     if type(value) is list:
         return _FLOAT.issuperset(map(type, value)) or all(type(item) is not list and _is_plain(item) for item in value)
     if type(value) is int:

@@ -35,24 +35,24 @@ _UNLIKE_ONE_GUESS = ("skill",)
 
 
 def pass_at_k(num_replies: int, num_right: int, k: int) -> float:
-    """Unbiased chance that at least one of ``k`` replies is right: ``1 - C(n - c, k) / C(n, k)``.
+    """Return the unbiased chance that at least one of ``k`` replies is right: ``1 - C(n - c, k) / C(n, k)``.
 
-    Chen et al. 2021, Evaluating Large Language Models Trained on Code, equation 1. ``ValueError`` unless
-    ``0 <= num_right <= num_replies`` and ``1 <= k <= num_replies``.
+    Chen et al. 2021, Evaluating Large Language Models Trained on Code, equation 1. Raise ``ValueError`` unless ``0 <=
+    num_right <= num_replies`` and ``1 <= k <= num_replies``.
     """
     return 1.0 - _share(num_replies, num_replies - num_right, k)
 
 
 def pass_hat_k(num_replies: int, num_right: int, k: int) -> float:
-    """Unbiased chance that all of ``k`` replies are right: ``C(c, k) / C(n, k)``.
+    """Return the unbiased chance that all of ``k`` replies are right: ``C(c, k) / C(n, k)``.
 
-    Yao et al. 2024, tau-bench, section 4. ``ValueError`` as ``pass_at_k``.
+    Yao et al. 2024, tau-bench, section 4. Raise ``ValueError`` as ``pass_at_k`` does.
     """
     return _share(num_replies, num_right, k)
 
 
 def _share(num_replies: int, num_such: int, k: int) -> float:
-    """Share of the choices of ``k`` replies in which all are of the ``num_such``; exact until it is divided."""
+    """Return the share of the choices of ``k`` replies in which all are of the ``num_such``, exact until divided."""
     if not 0 <= num_such <= num_replies or not 1 <= k <= num_replies:
         raise ValueError(f"found {num_such} of {num_replies} replies and k = {k}")
     return math.comb(num_such, k) / math.comb(num_replies, k)
@@ -60,7 +60,8 @@ def _share(num_replies: int, num_such: int, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EpochsScorer(ScorerWrapper):
-    """Asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see ``EpochsSpec``).
+    """A scorer that asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see
+    ``EpochsSpec``).
 
     ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
     ``not_measurable`` are the numbers that a reply counts as, by metric, where it says that there is none.
@@ -74,7 +75,9 @@ class EpochsScorer(ScorerWrapper):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The first reduction's under their own names, the others' under theirs; none where the scorer names none."""
+        """Name those of the first reduction as they are, the others' under their names; none where the scorer names
+        none.
+        """
         own = self.inner.metrics
         if not own:
             return ()
@@ -92,7 +95,7 @@ class EpochsScorer(ScorerWrapper):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The scorer's own, once for each epoch. ``SettingsError`` where all replies would be the same."""
+        """Ask what the scorer asks, once for each epoch. Raise ``SettingsError`` where all replies would be equal."""
         own = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
         asked = [request for request in own if isinstance(request, GenerateRequest)]
         if len(asked) != len(own) or not asked:
@@ -114,8 +117,8 @@ class EpochsScorer(ScorerWrapper):
         return finished(self.asking(presented, responses))
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
-        """The reduced score. Unscored where one of the replies is, and where right replies are to be counted and the
-        scorer knows none.
+        """Return the reduced score. It is unscored where one of the replies is, and where right replies are to be
+        counted and the scorer knows none.
         """
         size = len(responses) // self.count
         if size * self.count != len(responses) or not size:
@@ -129,9 +132,10 @@ class EpochsScorer(ScorerWrapper):
         return self._reduced(scores, [vote for vote, _ in judged])
 
     def _decided(self, score: Score) -> Score:
-        """The score with right or wrong, where it is a number and ``threshold`` says from which one on it is right.
+        """Return the score with right or wrong, where it is a number and ``threshold`` says from which one on it is
+        right.
 
-        Unscored where an accuracy that the scorer gave says the opposite.
+        It is unscored where an accuracy that the scorer gave says the opposite.
         """
         if self.threshold is None or score.status != "scored":
             return score
@@ -147,14 +151,14 @@ class EpochsScorer(ScorerWrapper):
         return dataclasses.replace(score, status=status)
 
     def _threshold_metric(self, score: Score) -> str | None:
-        """The first metric that the score has, or says to be not measurable; None where it says nothing."""
+        """Return the first metric that the score has, or says to be not measurable; None where it says nothing."""
         names = (*self.inner.metrics, *score.values)
         return next((name for name in names if name in score.values or why_not_measurable(score, name)), None)
 
     def _judging(
         self, presented: Presented, responses: Sequence[Response]
     ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
-        """What mode counts of one epoch, None for nothing; and its score."""
+        """Return what mode counts of one epoch, None for nothing; and its score."""
         if self.vote == "text" and isinstance(self.inner, FilteredScorer):
             return (yield from self.inner.judging(presented, responses))
         score = yield from judging(self.inner, presented, responses)
@@ -179,22 +183,22 @@ class EpochsScorer(ScorerWrapper):
 
 
 def _has_answered(responses: Sequence[Response]) -> bool:
-    """Whether no reply ended inside of its reasoning."""
+    """Return whether no reply ended inside of its reasoning."""
     return not any(isinstance(response, GenerateResponse) and response.is_unfinished for response in responses)
 
 
 def deciding_epoch(score: Score) -> int:
-    """Which reply the answer of a reduced score comes from, from 0; 0 for any other score."""
+    """Return which reply the answer of a reduced score comes from, from 0; 0 for any other score."""
     epoch = score.details.get("epoch", 0)
     return epoch if isinstance(epoch, int) else 0
 
 
 class _NothingIsRightError(Exception):
-    """Right replies are to be counted, and the scorer says of none whether it is right."""
+    """An error of a scorer that says of no reply whether it is right, where right ones are to be counted."""
 
 
 def _metrics(reduction: str, own: Sequence[str]) -> list[str]:
-    """The metrics that a reduction gives where each reply's score carries ``own``."""
+    """Return the metrics that a reduction gives where each reply's score carries ``own``."""
     kind, _ = reduction_parts(reduction)
     if kind in ("pass@", "pass^"):
         return [reduction]
@@ -204,12 +208,12 @@ def _metrics(reduction: str, own: Sequence[str]) -> list[str]:
 
 
 def _under(reduction: str, name: str) -> str:
-    """A metric of a reduction that is not the first."""
+    """Return the name of a metric of a reduction that is not the first."""
     return name if name == reduction else f"{reduction}.{name}"
 
 
 def _reduce(reduction: str, scores: Sequence[Score], votes: Sequence[str | None]) -> tuple[Score, int]:
-    """One score of several, and the epoch that its answer comes from."""
+    """Return one score of several, and the epoch that its answer comes from."""
     kind, number = reduction_parts(reduction)
     if kind in _ESTIMATES:
         return _estimated(reduction, _ESTIMATES[kind](len(scores), _num_right(reduction, scores), number or 1), scores)
@@ -249,7 +253,7 @@ def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score,
 
 
 def _mean(scores: Sequence[Score]) -> Score:
-    """Every number averaged; right if every reply is, wrong if none is, else a number between.
+    """Average every number; right if every reply is, wrong if none is, else a number between.
 
     Of replies on which a number is not measurable it is averaged over the others; where it is missing, it has no mean.
     """
@@ -273,7 +277,8 @@ def _mean(scores: Sequence[Score]) -> Score:
 
 
 def _majority(votes: Sequence[str | None]) -> int:
-    """The first epoch with the answer that most epochs have, the first of equals as ``Counter.most_common`` gives it.
+    """Return the first epoch with the answer that most epochs have, the first of equals as ``Counter.most_common``
+    gives it.
 
     Replies without an answer do not vote, unless there is no other.
     """

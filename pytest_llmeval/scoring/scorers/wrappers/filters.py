@@ -72,7 +72,7 @@ class _Plain:
 
 @dataclass(frozen=True, slots=True)
 class _Marker:
-    """What stands before or after a marker."""
+    """A filter that keeps what stands before or after a marker."""
 
     settings: AfterFilter | BeforeFilter
 
@@ -119,7 +119,7 @@ class _ChoiceRegex:
         return found.strip() if found else None
 
     def _by_choice(self, text: str, choices: Sequence[str]) -> str | None:
-        """The choice that is named in the text; the longest of those that begin at one place."""
+        """Return the choice that is named in the text; the longest of those that begin at one place."""
         letters = {self._plain(choice.strip()): f"({_letter(place)})" for place, choice in enumerate(choices)}
         names = sorted(letters, key=len, reverse=True)
         found = self._search("|".join(map(regex.escape, names)), self._plain(text))
@@ -131,7 +131,7 @@ class _ChoiceRegex:
         return f"({found})" if found else None
 
     def _search(self, pattern: str, text: str) -> str:
-        """What the pattern finds, without white space at its ends; empty where there is no match."""
+        """Return what the pattern finds, without white space at its ends; empty where there is no match."""
         compiled = dataclasses.replace(self.regex, compiled=regex.compile(pattern, regex.V0))
         match = compiled.find(text, self.settings.match)
         found = None if match is None else found_text(match)
@@ -164,7 +164,7 @@ class _Map:
 
 @dataclass(frozen=True, slots=True)
 class _DropReasoning:
-    """See ``DropReasoningFilter``."""
+    """A filter that drops reasoning: see ``DropReasoningFilter``."""
 
     begin: str
     end: str
@@ -199,7 +199,9 @@ class Pipeline:
     needs_choices: str | None = None
 
     def __call__(self, text: str, choices: Sequence[str]) -> str | None:
-        """The text that is left, None where the reply holds no answer. ``FilterError`` for one that ran too long."""
+        """Return the text that is left, None where the reply holds no answer. Raise ``FilterError`` for one that ran
+        too long.
+        """
         left: str | None = text
         for step, name in zip(self.steps, self.names, strict=True):
             if left is None:
@@ -222,13 +224,13 @@ class Pipeline:
 
 
 class FilterError(Exception):
-    """A filter did not come to an end."""
+    """An error of a filter that did not come to an end."""
 
 
 def make_pipeline(filters: Sequence[FilterSettings], keys: Keys = ("filters",)) -> Pipeline:
-    """The filters of a suite or of one of its scorers, which stand at ``keys``.
+    """Return the filters of a suite or of one of its scorers, which stand at ``keys``.
 
-    ``SettingsError`` says which cannot be used, and why.
+    Raise ``SettingsError``, which says which cannot be used, and why.
     """
     steps = []
     names = []
@@ -283,18 +285,18 @@ class FilteredScorer(ScorerWrapper):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The scorer's own, and how many replies held no answer; none where the scorer names none."""
+        """Name the scorer's own, and how many replies held no answer; none where the scorer names none."""
         own = self.inner.metrics
         return tuple(dict.fromkeys((*own, "no_answer"))) if own else ()
 
     def present(self, sample: Sample) -> Presented:
-        """As the scorer does. ``ValueError`` too for a sample without choices that a filter looks at."""
+        """Present as the scorer does. Raise ``ValueError`` too for a sample without choices that a filter looks at."""
         if self.pipeline.needs_choices is not None and not sample.choices:
             raise ValueError(f"{self.pipeline.needs_choices} looks at the sample's choices, and it has none")
         return self.inner.present(self._with_earlier_filtered(sample))
 
     def _with_earlier_filtered(self, sample: Sample) -> Sample:
-        """What is compared with the reply goes through the same filters."""
+        """Put what is compared with the reply through the same filters."""
         if sample.earlier is None or sample.earlier.text is None:
             return sample
         try:
@@ -306,7 +308,7 @@ class FilteredScorer(ScorerWrapper):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The scorer's own. ``SettingsError`` where these do not ask for one reply."""
+        """Ask what the scorer asks. Raise ``SettingsError`` where that is not for one reply."""
         requests = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
         if len(requests) != 1 or not isinstance(requests[0], GenerateRequest):
             raise SettingsError(
@@ -317,7 +319,7 @@ class FilteredScorer(ScorerWrapper):
         return requests
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """The score of what is left; where that is nothing, the sample has no answer."""
+        """Return the score of what is left; where that is nothing, the sample has no answer."""
         return finished(self.asking(presented, responses))
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
@@ -326,7 +328,7 @@ class FilteredScorer(ScorerWrapper):
     def judging(
         self, presented: Presented, responses: Sequence[Response]
     ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
-        """What is left of the reply, None where it holds no answer; and its score."""
+        """Return what is left of the reply, None where it holds no answer; and its score."""
         text = reply(responses)
         try:
             left = self.pipeline(text, presented.sample.choices)

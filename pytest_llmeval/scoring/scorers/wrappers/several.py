@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SeveralScorer(Scorer):
-    """Asks once for all of its scorers, each of which judges.
+    """A scorer that asks once for all of its scorers, each of which judges.
 
     Status, answer and chance are those of the one that decides, and its numbers keep their names. Those of the others
     have the scorer's name before them: ``flexible.accuracy``.
@@ -51,7 +51,7 @@ class SeveralScorer(Scorer):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those of the deciding scorer, then the others', each under its name.
+        """Name those of the deciding scorer, then the others', each under its scorer's name.
 
         Of a scorer that names none the names are open (``b.*``): see ``summary.expanded``.
         """
@@ -75,7 +75,9 @@ class SeveralScorer(Scorer):
         return self.deciding.scorer.default_template
 
     def present(self, sample: Sample) -> Presented:
-        """As the deciding scorer does, with what the others present. ``ValueError`` names the scorer that refuses."""
+        """Present as the deciding scorer does, with what the others present. Raise ``ValueError``, which names the
+        scorer that refuses.
+        """
         parts = tuple(self._present(part, sample) for part in self.parts)
         return dataclasses.replace(parts[0], parts=parts)
 
@@ -88,7 +90,7 @@ class SeveralScorer(Scorer):
             raise ValueError(f"the scorer {part.name}: {error}") from None
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
-        """Those of all scorers. ``SettingsError`` where two give one name different values."""
+        """Return the variables of all scorers. Raise ``SettingsError`` where two give one name different values."""
         found: dict[str, object] = {}
         for part, own in self._presented(presented):
             for name, value in part.scorer.variables(own).items():
@@ -101,7 +103,7 @@ class SeveralScorer(Scorer):
         return found
 
     def _presented(self, presented: Presented) -> Iterator[tuple[Part, Presented]]:
-        """Each scorer with what it presents, and what was rendered for all of them."""
+        """Return each scorer with what it presents, and what was rendered for all of them."""
         for part, own in zip(self.parts, presented.parts, strict=True):
             yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
 
@@ -112,7 +114,7 @@ class SeveralScorer(Scorer):
     def requests(
         self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """Those of each scorer, which are the same. ``SettingsError`` names two that differ."""
+        """Return the requests of all, which are the same. Raise ``SettingsError``, which names two that differ."""
         asked: tuple[Request, ...] = ()
         for place, (part, own) in enumerate(self._presented(presented)):
             requests = part.scorer.requests(own, prompt, delimiter=delimiter, generate=generate)
@@ -129,7 +131,9 @@ class SeveralScorer(Scorer):
         return finished(self.asking(presented, responses))
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
-        """Unscored where one of the scorers cannot judge: a number of fewer samples would stand beside the others'."""
+        """Ask once, and judge by all. The sample is unscored where one of the scorers cannot judge: a number of fewer
+        samples would stand beside the others'.
+        """
         parts = list(self._presented(presented))
         judged = yield from side_by_side([judging(part.scorer, own, responses) for part, own in parts])
         scores = {part.name: score for (part, _), score in zip(parts, judged, strict=True)}
@@ -157,7 +161,9 @@ class SeveralScorer(Scorer):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """That of all scorers which have one. ``SettingsError`` where two differ: it makes one text."""
+        """Return the template of all scorers which have one. Raise ``SettingsError`` where two differ: it makes one
+        text.
+        """
         first, template = "", None
         for part in self.parts:
             own = part.scorer.extra_template
@@ -206,7 +212,7 @@ _COUNTS = ("correct", "total")
 
 
 def _prefixed(part: Part, score: Score) -> dict[str, float]:
-    """The score's numbers under the scorer's name, and whether it held no answer, which no other field says."""
+    """Return the score's numbers under the scorer's name, and whether it held no answer, which no other field says."""
     values = dict(score.values)
     if "no_answer" in part.scorer.metrics or score.no_answer:
         values["no_answer"] = float(score.no_answer)
@@ -214,7 +220,7 @@ def _prefixed(part: Part, score: Score) -> dict[str, float]:
 
 
 def _difference(requests: Sequence[Request], others: Sequence[Request]) -> str:
-    """In a few words what differs between the requests of two scorers."""
+    """Say in a few words what differs between the requests of two scorers."""
     kinds = [{type(request) for request in some} for some in (requests, others)]
     if kinds[0] != kinds[1]:
         return "one judges a reply, and the other compares loglikelihoods"
