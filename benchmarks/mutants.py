@@ -55,7 +55,7 @@ AREAS = MappingProxyType(
             ),
         ),
         "statistics": (
-            ("scoring/statistics/*.py",),
+            ("statistics/*.py",),
             (
                 "tests/scoring",
                 "tests/gates",

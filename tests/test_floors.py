@@ -25,7 +25,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("types", "errors", "demo_model"),
     ("text",),
     ("data",),
-    ("suites", "models"),
+    ("suites", "models", "statistics"),
+    ("metrics",),
     ("inference", "scoring"),
     ("reporting",),
     ("gates", ""),  # "": pytest_llmeval/__init__.py, what a user imports, on first use

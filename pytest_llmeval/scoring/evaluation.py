@@ -14,6 +14,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
 
+from pytest_llmeval.metrics.definitions import WILDCARD, definition, split_name
+from pytest_llmeval.metrics.judged import is_of_trust
+from pytest_llmeval.metrics.measurable import with_numbers
+from pytest_llmeval.metrics.metric_forms import NOT_MEASURABLE, metric_limits
+from pytest_llmeval.metrics.sample_values import made_of
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finished
 from pytest_llmeval.scoring.fingerprints import fingerprint_parts
@@ -22,11 +27,6 @@ from pytest_llmeval.scoring.judge.people import human_value, people_metrics, wit
 from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION
 from pytest_llmeval.scoring.kept_replies import kept_of_replies
 from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
-from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.measurable import with_numbers
-from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_limits
-from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
 from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings

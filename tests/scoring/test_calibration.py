@@ -14,16 +14,16 @@ from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
-from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.calibration import (
+from pytest_llmeval.metrics.calibration import (
     NUM_BINS,
     calibration_values,
     negative_loglikelihood,
     reliability,
 )
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.summary import Interval, Metric, summarize, why_no_interval
+from pytest_llmeval.metrics.definitions import definition
+from pytest_llmeval.metrics.summary import Interval, Metric, summarize, why_no_interval
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, YesNoSettings
 from pytest_llmeval.types import Score

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.likelihood import ContinuationScorer
 from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score

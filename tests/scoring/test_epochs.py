@@ -17,9 +17,9 @@ from lm_eval.filters.selection import MajorityVoteFilter
 from pydantic import TypeAdapter
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.metrics.summary import names_in, summarize
 from pytest_llmeval.scoring.base import Scorer, SettingsError
 from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.metrics.summary import names_in, summarize
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch, pass_at_k, pass_hat_k
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters

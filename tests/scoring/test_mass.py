@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.choices.choice import MassScorer
 from pytest_llmeval.suites.format.score_settings.choices import MassSettings, Normalize
 from pytest_llmeval.types import LoglikelihoodRequest, Score

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.metrics.definitions import definition, is_known
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.definitions import definition, is_known
-from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
@@ -197,7 +197,7 @@ def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monk
 
 def test_importing_the_scorers_imports_no_library_of_theirs() -> None:
     code = (
-        "import sys, pytest_llmeval.scoring.make, pytest_llmeval.scoring.metrics.summary\n"
+        "import sys, pytest_llmeval.scoring.make, pytest_llmeval.metrics.summary\n"
         "import pytest_llmeval.reporting.report.report\n"
         "print([name for name in ('sacrebleu', 'rouge_score', 'nltk', 'numpy', 'scipy') if name in sys.modules])"
     )

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
 
+from pytest_llmeval.metrics.definitions import definition
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.format.score_settings.texts import RougeSettings
 from tests.scoring.helpers import judge_reply
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.metrics.definitions import METRICS
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.metrics.definitions import METRICS
-from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.suites.format.score_settings import ScoreSettings

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from pytest_llmeval.metrics.summary import expanded, summarize
 from pytest_llmeval.scoring.base import Scorer, SettingsError
 from pytest_llmeval.scoring.make import make_scorer, suite_scorer
-from pytest_llmeval.scoring.metrics.summary import expanded, summarize
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss
 
-from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.scorers.choices.yes_no import YesNoScorer
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings

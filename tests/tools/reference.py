@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pytest_llmeval.cli import COMMANDS
+from pytest_llmeval.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.plugin.options.settings import OPTIONS, Option, Settings
-from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, JoinSpec
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import FILTERS

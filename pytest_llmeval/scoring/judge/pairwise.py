@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast, get_args
 
+from pytest_llmeval.metrics.definitions import WILDCARD
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
 from pytest_llmeval.scoring.judge.judged_scorer import (
@@ -18,7 +19,6 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
 )
 from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
 from pytest_llmeval.scoring.targets import no_column, quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_llmeval.metrics.judged import rating
+from pytest_llmeval.metrics.measurable import why_not_measurable
+from pytest_llmeval.metrics.sample_values import value_of
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import side_by_side
-from pytest_llmeval.scoring.metrics.judged import rating
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
-from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.scorers.responses import status_of_credit
 from pytest_llmeval.scoring.scorers.wrappers.checking import shown_score
-from pytest_llmeval.scoring.statistics.intervals import mean
+from pytest_llmeval.statistics.intervals import mean
 from pytest_llmeval.types import JSON, Response, Score
 
 __all__ = ["panel", "panel_metrics"]

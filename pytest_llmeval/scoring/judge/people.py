@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.judged import CORRECTED, HUMAN, JUDGE
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
-from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.metrics.definitions import definition
+from pytest_llmeval.metrics.judged import CORRECTED, HUMAN, JUDGE
+from pytest_llmeval.metrics.measurable import why_not_measurable
+from pytest_llmeval.metrics.sample_values import value_of
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import GenerateResponse, Response, Sample, Score
 

@@ -10,8 +10,8 @@ import regex
 
 from pytest_llmeval.data.judgements import Qrels, relevance_judgements
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.retrieval.formulas import MEASURES, Judged
 from pytest_llmeval.scoring.scorers.replies.json_reply import parse_json
 from pytest_llmeval.scoring.targets import no_column, quote

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here
 
 __all__ = ["DatasetSpec", "FieldRule", "JoinSpec", "RowsSpec"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here, whole
+from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here, whole
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = ["MAX_EPOCHS", "EpochsSpec", "Reductions", "reduction_parts", "reduction_problem"]

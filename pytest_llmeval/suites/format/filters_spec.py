@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from pytest_llmeval.suites.format.spec import (
+from pytest_llmeval.data.spec import (
     FROM_LIST,
     Spec,
     expected_here,

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here, whole
 from pytest_llmeval.suites.format.gate_rules import RULE_PATTERN, GateRule, GateRuleError
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here, whole
 from pytest_llmeval.text.wording import describe, quoted
 
 __all__ = ["Gates", "PrimaryMetricSpec"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pytest_llmeval.data.spec import Spec, one_key_schema, whole
 from pytest_llmeval.suites.format.epochs_spec import MAX_EPOCHS
 from pytest_llmeval.suites.format.filters_spec import filters_json_schema
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import ONE_SCORER, SCORERS
-from pytest_llmeval.suites.format.spec import Spec, one_key_schema, whole
 from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.types import JSON
 

@@ -13,8 +13,8 @@ from pydantic import (
     model_serializer,
 )
 
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse, refuse_here
 from pytest_llmeval.suites.format.dataset_spec import FieldRule, RowsSpec
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse, refuse_here
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, NAMED_TAGS, Tags
 from pytest_llmeval.text.wording import expected_one_of, quoted
 

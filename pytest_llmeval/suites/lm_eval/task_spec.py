@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here
 
 __all__ = ["TASK_KEYS", "GenerationKwargs", "MetricSpec", "PipelineSpec", "StepSpec", "TaskSpec"]
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_llmeval.metrics.calibration import CALIBRATION, calibration_values, negative_loglikelihood, softmax
+from pytest_llmeval.metrics.classification import CLASSIFICATION
+from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, negative_loglikelihood, softmax
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
     Ranking,

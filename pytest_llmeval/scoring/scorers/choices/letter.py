@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import regex
 
+from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
-from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, two_ends
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one

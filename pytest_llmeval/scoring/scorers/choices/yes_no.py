@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import regex
 
+from pytest_llmeval.metrics.calibration import CALIBRATION, calibration_values, softmax
+from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
-from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
 from pytest_llmeval.scoring.scorers.choices.wordings import (

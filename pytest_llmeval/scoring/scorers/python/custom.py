@@ -13,9 +13,9 @@ from typing import Any
 
 from pytest_llmeval.data.code_version import version_of_function
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.metrics.definitions import WILDCARD
 from pytest_llmeval.models.python.importing import signature_of
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.python.checked import (
     CheckedScorer,
     check_better,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from pytest_llmeval.scoring.metrics.sacrebleu_sums import (
+from pytest_llmeval.metrics.sacrebleu_sums import (
     CHRF_NAMES,
     bleu,
     bleu_counts,

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from pytest_llmeval.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.metrics.sample_values import contradiction
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
-from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Score, Status, as_builtin, finite_number
 

@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from pytest_llmeval.errors import ModelError
+from pytest_llmeval.metrics.definitions import definition
+from pytest_llmeval.metrics.measurable import why_not_measurable, with_numbers
+from pytest_llmeval.metrics.sample_values import contradiction
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable, with_numbers
-from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_llmeval.metrics.definitions import WILDCARD
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, finished, side_by_side
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.targets import quote
 from pytest_llmeval.suites.format.prompt_spec import GenerateSpec

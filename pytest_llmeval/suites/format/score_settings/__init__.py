@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, model_validator
 
+from pytest_llmeval.data.spec import Spec, name_and_settings, refuse_here, whole, with_kind
 from pytest_llmeval.suites.format.epochs_spec import Reductions
 from pytest_llmeval.suites.format.filters_spec import Filters
 from pytest_llmeval.suites.format.score_settings import choices, judged, mathematics, replies, retrieval, texts
 from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
-from pytest_llmeval.suites.format.spec import Spec, name_and_settings, refuse_here, whole, with_kind
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
 __all__ = [

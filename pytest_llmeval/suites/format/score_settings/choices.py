@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, refuse
 from pytest_llmeval.text.wording import Keys
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
 
 __all__ = [

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here
 from pytest_llmeval.suites.format.score_settings.scorer_settings import FileReader, ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, Spec, expected_here, refuse_here
 from pytest_llmeval.text.wording import Keys, describe, nearest, quoted
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.suites.format.spec import Spec
+from pytest_llmeval.data.spec import Spec
 from pytest_llmeval.text.wording import Keys
 
 __all__ = ["AS_THEY_APPLY", "FileReader", "ScorerSettings"]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
 
+from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.format.spec import FROM_LIST, each_once, refuse_here
 
 __all__ = [
     "BleuSettings",

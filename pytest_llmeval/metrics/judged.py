@@ -13,12 +13,12 @@ from types import MappingProxyType
 
 import regex
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
-from pytest_llmeval.scoring.statistics import estimate
-from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.scoring.statistics.corrected import JudgeCounts, ppi_mean, rogan_gladen
-from pytest_llmeval.scoring.statistics.intervals import mean, wilson_interval, with_width
+from pytest_llmeval.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
+from pytest_llmeval.statistics import estimate
+from pytest_llmeval.statistics.agreement import krippendorff_alpha, weighted_kappa
+from pytest_llmeval.statistics.clustered import mean_interval, standard_error
+from pytest_llmeval.statistics.corrected import JudgeCounts, ppi_mean, rogan_gladen
+from pytest_llmeval.statistics.intervals import mean, wilson_interval, with_width
 
 __all__ = [
     "CORRECTED",

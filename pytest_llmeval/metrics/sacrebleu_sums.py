@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import regex
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
+from pytest_llmeval.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU

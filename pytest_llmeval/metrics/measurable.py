@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, split_name
-from pytest_llmeval.scoring.metrics.judged import OF_RATED
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
-from pytest_llmeval.scoring.metrics.summary import Metric, is_carried
+from pytest_llmeval.metrics.definitions import WILDCARD, split_name
+from pytest_llmeval.metrics.judged import OF_RATED
+from pytest_llmeval.metrics.sample_values import ScoreLike
+from pytest_llmeval.metrics.summary import Metric, is_carried
 from pytest_llmeval.types import Score
 
 __all__ = ["count_not_measurable", "names_given", "num_missing", "why_not_measurable", "with_numbers"]

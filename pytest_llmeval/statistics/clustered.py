@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import mul
 
-from pytest_llmeval.scoring.statistics import intervals
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, Estimated, mean
+from pytest_llmeval.statistics import intervals
+from pytest_llmeval.statistics.intervals import CONFIDENCE, Estimated, mean
 
 __all__ = [
     "MIN_CLUSTERS",

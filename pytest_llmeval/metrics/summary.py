@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value, ingredients_among
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
-from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
-from pytest_llmeval.scoring.statistics.clustered import (
+from pytest_llmeval.metrics.columns import COUNTED, Places, ScoreColumns
+from pytest_llmeval.metrics.corpus import corpus_formula, corpus_value, ingredients_among
+from pytest_llmeval.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
+from pytest_llmeval.metrics.pooled import bootstrapped_pooled, pooled
+from pytest_llmeval.metrics.sample_values import ScoreLike, ingredients
+from pytest_llmeval.metrics.skill import lowest_skill, skill_interval
+from pytest_llmeval.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,
     bootstrapped_mean,
@@ -25,8 +25,8 @@ from pytest_llmeval.scoring.statistics.clustered import (
     proportion_interval,
     standard_error,
 )
-from pytest_llmeval.scoring.statistics.estimate import interval_of_common
-from pytest_llmeval.scoring.statistics.intervals import mean, with_width
+from pytest_llmeval.statistics.estimate import interval_of_common
+from pytest_llmeval.statistics.intervals import mean, with_width
 from pytest_llmeval.types import Score
 
 __all__ = [

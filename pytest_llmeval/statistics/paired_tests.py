@@ -11,13 +11,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
-from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums, swapped_values
+from pytest_llmeval.statistics.null_distribution import NullDistribution, flipped_sums, swapped_values
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_llmeval.scoring.statistics.null_distribution import Numbers
+    from pytest_llmeval.statistics.null_distribution import Numbers
 
 __all__ = [
     "FamilyTest",

@@ -15,15 +15,15 @@ from itertools import accumulate, chain, islice, pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
-from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
-from pytest_llmeval.scoring.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
-from pytest_llmeval.scoring.metrics.pooled import POOLED
-from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
-from pytest_llmeval.scoring.statistics.clustered import are_too_few
-from pytest_llmeval.scoring.statistics.intervals import Bootstrapped, bootstrap_of_sums, with_width
+from pytest_llmeval.metrics.calibration import CALIBRATION_FORMULAS
+from pytest_llmeval.metrics.classification import CLASSIFICATION
+from pytest_llmeval.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
+from pytest_llmeval.metrics.definitions import is_known, split_name
+from pytest_llmeval.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
+from pytest_llmeval.metrics.pooled import POOLED
+from pytest_llmeval.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
+from pytest_llmeval.statistics.clustered import are_too_few
+from pytest_llmeval.statistics.intervals import Bootstrapped, bootstrap_of_sums, with_width
 
 __all__ = ["CORPUS", "corpus_difference", "corpus_formula", "corpus_value", "ingredients_among"]
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn, undefined
-from pytest_llmeval.scoring.statistics.intervals import (
+from pytest_llmeval.statistics.estimate import Estimate, share_never_drawn, undefined
+from pytest_llmeval.statistics.intervals import (
     CONFIDENCE,
     NUM_RESAMPLES,
     bootstrap_of_counts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE
+from pytest_llmeval.statistics.intervals import CONFIDENCE
 
 __all__ = ["Estimate", "interval_of_common", "share_never_drawn", "undefined"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics.clustered import estimate_mean, is_rare, proportion_interval, t_of
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, wilson_limits
+from pytest_llmeval.statistics.clustered import estimate_mean, is_rare, proportion_interval, t_of
+from pytest_llmeval.statistics.intervals import CONFIDENCE, mean, normal_quantile, wilson_limits
 
 __all__ = ["lowest_skill", "skill", "skill_interval"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_llmeval.scoring.statistics.clustered import (
+from pytest_llmeval.statistics.clustered import (
     count_clusters,
     estimate_in_clusters,
     further_out,
@@ -13,7 +13,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     t_of,
     worth_of,
 )
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile
+from pytest_llmeval.statistics.intervals import CONFIDENCE, normal_quantile
 
 __all__ = ["flips_interval", "paired_proportions_interval"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.scoring.metrics.percentiles import percentiles
-from pytest_llmeval.scoring.metrics.sample_values import value_of
-from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.metrics.percentiles import percentiles
+from pytest_llmeval.metrics.sample_values import value_of
+from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.types import Score
 
 __all__ = ["Distribution", "distributions"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile, wilson_limits
+from pytest_llmeval.statistics.intervals import CONFIDENCE, normal_quantile, wilson_limits
 from pytest_llmeval.types import Status
 
 __all__ = ["COVERAGES", "RiskCoverage", "RiskPoint", "confidence_pair", "risk_coverage", "risks_at"]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.definitions import definition, split_name
-from pytest_llmeval.scoring.metrics.summary import (
+from pytest_llmeval.metrics.classification import CLASSIFICATION
+from pytest_llmeval.metrics.definitions import definition, split_name
+from pytest_llmeval.metrics.summary import (
     ALL_EQUAL,
     NO_LIMITS,
     Limits,
@@ -17,8 +17,8 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     within,
 )
-from pytest_llmeval.scoring.statistics.estimate import interval_of_common
-from pytest_llmeval.scoring.statistics.intervals import (
+from pytest_llmeval.statistics.estimate import interval_of_common
+from pytest_llmeval.statistics.intervals import (
     CONFIDENCE,
     mean,
     skewed_interval,

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import regex
 
-from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
+from pytest_llmeval.metrics.definitions import is_known, split_name
 from pytest_llmeval.types import JSON
 
 __all__ = ["NOT_MEASURABLE", "metric_form", "metric_limits", "named_metrics"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
+from pytest_llmeval.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
 
 __all__ = ["CLASSIFICATION"]
 
