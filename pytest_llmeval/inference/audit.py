@@ -13,7 +13,7 @@ _MOST = 16
 
 
 def choose_audited(sizes: Mapping[str, int]) -> list[str]:
-    """Ids of the longest sample and of one in 200 others, at most 16 of those; ``sizes`` are lengths by id.
+    """Return ids of the longest sample and of one in 200 others, at most 16 of those; ``sizes`` are lengths by id.
 
     The longest reaches across every limit that any sample does: a window, a switch of rotary angles. The others are
     drawn by their ids, so that no other sample, worker or run changes who they are.
@@ -26,7 +26,7 @@ def choose_audited(sizes: Mapping[str, int]) -> list[str]:
 
 
 def choose_spares(sizes: Mapping[str, int]) -> list[str]:
-    """Ids to try one after the other where none of those fits into the model: ever shorter ones."""
+    """Return ids to try one after the other where none of those fits into the model: ever shorter ones."""
     by_size = sorted(sizes, key=lambda sample_id: (-sizes[sample_id], sample_id))
     places = {len(by_size) * part // 8 for part in range(8)} | {len(by_size) - 1}
     return [by_size[place] for place in sorted(places) if 0 < place < len(by_size)]

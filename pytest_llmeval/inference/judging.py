@@ -107,7 +107,9 @@ class Judging:
         self.looks_ahead = True
 
     def has(self, key: Hashable, models: Models) -> bool:
-        """Whether the sample's judgement has begun, and its score was not taken. One by other models is forgotten."""
+        """Return whether the sample's judgement has begun, and its score was not taken. One by other models is
+        forgotten.
+        """
         if key not in self._judges:
             return False
         if are_same(self._judges[key], models):
@@ -126,11 +128,11 @@ class Judging:
         self._advance(key, None)
 
     def is_done(self, key: Hashable) -> bool:
-        """Whether the sample has been judged, and its score was not taken."""
+        """Return whether the sample has been judged, and its score was not taken."""
         return key in self._done
 
     def finish(self, key: Hashable) -> Score:
-        """The score of a sample that has begun. The others that have the same models go on meanwhile.
+        """Return the score of a sample that has begun. The others that have the same models go on meanwhile.
 
         Raises what its judgement raises, or what a model does that is asked for it.
         """
@@ -149,7 +151,7 @@ class Judging:
         return score
 
     def take_use(self, key: Hashable) -> JudgeUse:
-        """What a sample's judgement has taken of the models, once it is done."""
+        """Return what a sample's judgement has taken of the models, once it is done."""
         return self._uses.pop(key, JudgeUse())
 
     def close(self) -> None:
@@ -168,7 +170,7 @@ class Judging:
             one.asking.close()
 
     def _go_on(self, key: Hashable) -> None:
-        """One step of all that are open and have the same models: it brings some of them an answer."""
+        """Bring some of all judgements that are open and have the same models an answer."""
         __tracebackhide__ = True
         by_call: dict[tuple[Role, int], list[Hashable]] = {}
         models = self._open[key].models
@@ -282,8 +284,8 @@ class Judging:
 
 
 def _reasoning_apart(asked: Ask) -> Ask:
-    """The same requests, whose replies are told apart from reasoning by the usual tags where they have none of their
-    own: a verdict stands behind it.
+    """Return the same requests, whose replies are told apart from reasoning by the usual tags where they have none of
+    their own: a verdict stands behind it.
     """
     requests, unusable = (
         tuple(
@@ -296,7 +298,7 @@ def _reasoning_apart(asked: Ask) -> Ask:
 
 
 def are_same(models: Models, others: Models) -> bool:
-    """Whether each role has the same models, as objects."""
+    """Return whether each role has the same models, as objects."""
     return models.keys() == others.keys() and all(
         len(models[role]) == len(others[role])
         and all(one is other for one, other in zip(models[role], others[role], strict=True))

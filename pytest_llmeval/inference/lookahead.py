@@ -76,7 +76,8 @@ class TimeShares:
         self._spent_s += spent_s
 
     def settle(self, key: Hashable) -> float:
-        """What to add to the time that a sample's test took so that only its own share of the model's time is in it.
+        """Return what to add to the time that a sample's test took so that only its own share of the model's time is in
+        it.
 
         Negative for a sample that asked for others; over all samples of a call these sum to 0. To be called once after
         each test of a sample, whether it asked or found its response waiting.
@@ -115,7 +116,7 @@ class Lookahead:
         """Where somebody sets it: the keys of the samples of the same model that run after this one, in order, as far
         as they are known."""
         self.shares = TimeShares()
-        """What each sample took of the time of the calls that it was asked in."""
+        """Each sample's part of the time of the calls that it was asked in."""
         self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
         """Where it is set, it makes a context for each call from the model and the number of samples."""
 
@@ -132,7 +133,9 @@ class Lookahead:
         self._audits[members[0].group] = (members, spares)
 
     def responses(self, member: Member, model: object) -> list[Response]:
-        """The member's responses, in the order of its requests. Raises what answering this member alone raises."""
+        """Return the member's responses, in the order of its requests. Raises what answering this member alone
+        raises.
+        """
         __tracebackhide__ = True
         self._meet(model)
         if self._window is not None and os.getpid() == self._process:
@@ -147,7 +150,7 @@ class Lookahead:
         return outcome
 
     def _meet(self, model: object) -> None:
-        """What was computed ahead counts only for the same object.
+        """Take a model for the one that is asked from now on: what was computed ahead counts only for the same object.
 
         A fixture that returns another one will do so again: from then on every member is asked for alone.
         """
@@ -162,15 +165,17 @@ class Lookahead:
 
     @property
     def model(self) -> object:
-        """What was asked last; None before anything was."""
+        """Return what was asked last; None before anything was."""
         return self._model
 
     def has_answered(self, key: Hashable) -> bool:
-        """Whether the model has answered this sample, and its responses have not been taken yet."""
+        """Return whether the model has answered this sample, and its responses have not been taken yet."""
         return key in self._ready or (self._window is not None and self._window.is_answered(key))
 
     def answered(self, member: Member) -> Iterator[tuple[Member, list[Response]]]:
-        """The others of the member's group that the model has answered, and that have not taken their responses."""
+        """Return the others of the member's group that the model has answered, and that have not taken their
+        responses.
+        """
         for key in list(self._ready) if self._window is None else self._window.answered:
             chunk, place = self._places.get(key, ((), 0))
             if not chunk or key == member.key or chunk[place].group != member.group:
@@ -180,7 +185,7 @@ class Lookahead:
                 yield chunk[place], found
 
     def stop(self) -> None:
-        """No further sample will run: take back what the model has not answered."""
+        """Take back what the model has not answered: no further sample will run."""
         if self._window is not None:
             self._window.close()
 
@@ -194,7 +199,7 @@ class Lookahead:
         self._prepared.clear()
 
     def _from_window(self, member: Member, window: Window) -> list[Response]:
-        """The member's responses, while those that run next are with the model too."""
+        """Return the member's responses, while those that run next are with the model too."""
         __tracebackhide__ = True
         if member.key in window:
             window.drop_before(member.key)
@@ -211,7 +216,9 @@ class Lookahead:
         return outcome
 
     def _opening(self, member: Member) -> tuple[Sequence[Request], BackgroundModel]:
-        """What a window opens a sample with: its requests, and what answers them, which an audit may have chosen."""
+        """Return what a window opens a sample with: its requests, and what answers them, which an audit may have
+        chosen.
+        """
         requests = member.requests()
         return requests, cast("BackgroundModel", self._audited(member.group, self._model))
 
@@ -310,7 +317,9 @@ class Lookahead:
         model: object,
         listener: Listener,
     ) -> list[Response | Failed]:
-        """What the model says to all of these requests, which are those of ``members``, in order. See ``ask``."""
+        """Return what the model says to all of these requests, which are those of ``members``, in order. See
+        ``ask``.
+        """
         __tracebackhide__ = True
         if answers_samples(model):
             self._prepare(members[0], model)
@@ -337,7 +346,7 @@ class Lookahead:
             raise known
 
     def _audited(self, group: Hashable, model: object) -> object:
-        """The model that answers this group: what its audit returned, where the model has one.
+        """Return the model that answers this group: what its audit returned, where the model has one.
 
         What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
         answered unaudited.

@@ -23,7 +23,7 @@ class ModelPool:
         self._failed: dict[Hashable, str] = {}
 
     def get(self, key: Hashable, load: Callable[[], Model]) -> Model:
-        """The model that ``key`` stands for: the one that is held, or what ``load`` returns.
+        """Return the model that ``key`` stands for: the one that is held, or what ``load`` returns.
 
         Raises what ``load`` raises; asked again, ``ModelError`` with the same message: a second attempt would take as
         long and fail again.

@@ -49,7 +49,7 @@ class RequestKind(NamedTuple):
 
 
 def kind_of(request: object) -> RequestKind:
-    """The kind of a request, which may be of a subclass. Raises ``ModelError`` for what is not a request."""
+    """Return the kind of a request, which may be of a subclass. Raises ``ModelError`` for what is not a request."""
     for kind in REQUEST_KINDS:
         if isinstance(request, kind.request):
             return kind
@@ -58,7 +58,7 @@ def kind_of(request: object) -> RequestKind:
 
 
 def kind_named(method: str) -> RequestKind:
-    """Raises ``KeyError``."""
+    """Return the kind of this name. Raises ``KeyError``."""
     for kind in REQUEST_KINDS:
         if kind.method == method:
             return kind
@@ -66,7 +66,9 @@ def kind_named(method: str) -> RequestKind:
 
 
 def by_kind(requests: Sequence[Request]) -> Iterator[tuple[RequestKind, list[int]]]:
-    """The kinds of the requests in the order of the table, each with the places of its requests. As ``kind_of``."""
+    """Return the kinds of the requests in the order of the table, each with the places of its requests. Raises what
+    ``kind_of`` does.
+    """
     kinds = [kind_of(request) for request in requests]
     for kind in REQUEST_KINDS:
         if places := [place for place, found in enumerate(kinds) if found is kind]:
@@ -131,7 +133,8 @@ def _is_finite(request: object, response: LoglikelihoodResponse) -> bool:
 
 
 def _is_uncut(request: GenerateRequest, response: GenerateResponse) -> bool:
-    """Not one that the server's context has cut short before ``max_tokens``, or a stop string inside of its reasoning.
+    """Return whether a reply was not cut short: by the server's context before ``max_tokens``, or by a stop string
+    inside of its reasoning.
 
     A text of ``max_tokens`` tokens is what was asked for; where the server does not count them, it may have been cut.
     """
@@ -144,7 +147,9 @@ def _is_there(request: object, response: object) -> bool:
 
 
 def _is_plain(response: LoglikelihoodResponse) -> bool:
-    """Whether it is made of builtins and in its limits, as is usual: to make another one takes longer than to look."""
+    """Return whether it is made of builtins and in its limits, as is usual: to make another one takes longer than to
+    look.
+    """
     return (
         type(response.loglikelihood) is float
         and not response.loglikelihood > _ROUNDING
@@ -186,7 +191,7 @@ def _vector(value: object) -> tuple[float, ...]:
 
 
 def _loglikelihood(value: object) -> float:
-    """A number, at most 0 up to rounding; NaN is for the scorer to refuse."""
+    """Return a number, at most 0 up to rounding; NaN is for the scorer to refuse."""
     number = _number("loglikelihood", value)
     if number > _ROUNDING:
         raise ValueError(f"loglikelihood is {value!r}, expected at most 0")

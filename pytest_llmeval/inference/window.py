@@ -34,7 +34,7 @@ class Window:
 
     @property
     def num_free(self) -> int:
-        """How many more samples are worth opening: twice what the model works on is open at the most."""
+        """Return how many more samples are worth opening: twice what the model works on is open at the most."""
         return 0 if self._is_closed else 2 * self._model.num_concurrent - len(self._open)
 
     def open(self, key: Hashable, requests: Sequence[Request], answerer: BackgroundModel | None = None) -> None:
@@ -63,16 +63,16 @@ class Window:
             _cancel(self._open.pop(other)[1])
 
     def is_answered(self, key: Hashable) -> bool:
-        """Whether all replies of a sample are there, and were not taken yet."""
+        """Return whether all replies of a sample are there, and were not taken yet."""
         return key in self._open and all(future.done() and not future.cancelled() for future in self._open[key][1])
 
     @property
     def answered(self) -> list[Hashable]:
-        """The samples whose replies are all there, and were not taken yet."""
+        """Return the samples whose replies are all there, and were not taken yet."""
         return [key for key in self._open if self.is_answered(key)]
 
     def responses(self, key: Hashable) -> list[Response] | None:
-        """What was answered of such a sample, which stays open; None where a request failed."""
+        """Return what was answered of such a sample, which stays open; None where a request failed."""
         requests, futures = self._open[key]
         try:
             found = received(self._model, requests, futures)

@@ -32,7 +32,7 @@ __all__ = ["macro_average", "micro_average"]
 
 
 def macro_average(parts: Iterable[Mapping[str, Metric]], limits: Limits = NO_LIMITS) -> dict[str, Metric]:
-    """Each metric's mean over the parts, every one counting equally; ``n`` is the number of parts.
+    """Return each metric's mean over the parts, every one counting equally; ``n`` is the number of parts.
 
     Only of metrics that each part has a value for, and of no counts; none of fewer than two parts. The parts hold
     different samples, and different clusters where samples lie in clusters. The standard error of k parts is
@@ -67,7 +67,7 @@ def micro_average(
     clusters: Iterable[Sequence[str | None] | None] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> dict[str, Metric]:
-    """Each named metric over the samples of all suites together, every one counting equally.
+    """Return the mean of each named metric over the samples of all suites together, every one counting equally.
 
     Only of metrics that scores of at least two suites carry. Left out are counts, and metrics of classes (``mcc``,
     ``f1_macro`` and others of ``classification.py``), whose numbers mean another class in each suite. Perplexities are
@@ -92,7 +92,7 @@ def micro_average(
 
 
 _LEAST_FREEDOM = 6
-"""What two parts of three samples each have."""
+"""The degrees of freedom that two parts of three samples each have."""
 
 
 def _macro(parts: Sequence[Metric], values: Sequence[float], limits: tuple[float, float]) -> Metric:
@@ -121,7 +121,7 @@ def _macro(parts: Sequence[Metric], values: Sequence[float], limits: tuple[float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Strata:
-    """What the interval of a mean over parts is made of: its variance, and the degrees of freedom of that.
+    """The parts of the interval of a mean over parts: its variance, and the degrees of freedom of that.
 
     ``num_alike`` is how many samples would have a mean of the same variance, were all samples alike.
     """
@@ -133,7 +133,7 @@ class _Strata:
 
 
 def _strata_of(parts: Sequence[Metric]) -> _Strata | str:
-    """What the interval of the mean over these parts is made of, or why there is none."""
+    """Return what the interval of the mean over these parts is made of, or why there is none."""
     if any(part.stderr is None and (part.n > 1 or part.kind in ("pooled", "corpus")) for part in parts):
         return "not every part has one"
     counts = [part.n if part.num_clusters is None else part.num_clusters for part in parts]

@@ -46,7 +46,7 @@ class ReliabilityBin:
 
 
 def softmax(values: Sequence[float]) -> list[float]:
-    """``exp(v) / sum(exp(v))``, stable; -inf gets 0. At least one value must be finite, and none NaN or +inf."""
+    """Return ``exp(v) / sum(exp(v))``, stable; -inf gets 0. At least one value must be finite, and none NaN or +inf."""
     top = max(values)
     weights = [math.exp(value - top) for value in values]
     total = math.fsum(weights)
@@ -54,7 +54,8 @@ def softmax(values: Sequence[float]) -> list[float]:
 
 
 def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> float:
-    """``-ln`` of the probability that a softmax over ``scores`` gives to the right options together, in nats, >= 0.
+    """Return ``-ln`` of the probability that a softmax over ``scores`` gives to the right options together, in nats, >=
+    0.
 
     Computed from logarithms: a probability that is 0 as a float has a finite one all the same. Infinite where the model
     excludes every right option. At least one score must be finite, and none NaN or +inf.
@@ -66,7 +67,7 @@ def negative_loglikelihood(scores: Sequence[float], right: Collection[int]) -> f
 def calibration_values(
     scores: Sequence[float], right: Collection[int], probabilities: Sequence[float] | None = None
 ) -> dict[str, float]:
-    """A sample's numbers that calibration is measured by, from the scores of its options.
+    """Return a sample's numbers that calibration is measured by, from the scores of its options.
 
     ``probabilities`` are their softmax, where it is known.
 
@@ -80,7 +81,8 @@ def calibration_values(
 
 
 def reliability(scores: Iterable[Score]) -> tuple[ReliabilityBin, ...] | None:
-    """The reliability diagram (A. Niculescu-Mizil and R. Caruana, 2005) of the likeliest options, as ``NUM_BINS`` bins.
+    """Return the reliability diagram (A. Niculescu-Mizil and R. Caruana, 2005) of the likeliest options, as
+    ``NUM_BINS`` bins.
 
     Over the scores, unscored ones aside, whose values hold ``confidence`` and ``accuracy``; None where none do.
     """
@@ -91,7 +93,7 @@ def reliability(scores: Iterable[Score]) -> tuple[ReliabilityBin, ...] | None:
 
 
 def reliability_of(confidences: Sequence[float], accuracies: Sequence[float]) -> tuple[ReliabilityBin, ...] | None:
-    """``reliability`` of samples by the confidence and the accuracy of each; None of no samples."""
+    """Return ``reliability`` of samples by the confidence and the accuracy of each; None of no samples."""
     if not confidences:
         return None
     return tuple(
@@ -113,7 +115,7 @@ def _bin_of(confidence: float) -> int:
 
 
 def _binned(confidences: Sequence[float], values: Iterable[float]) -> list[list[float]]:
-    """The values of the samples in each bin."""
+    """Return the values of the samples in each bin."""
     found: list[list[float]] = [[] for _ in range(NUM_BINS)]
     for place, value in zip(map(bisect_left, repeat(_INNER_EDGES), confidences), values, strict=True):
         found[place].append(value)
@@ -121,7 +123,9 @@ def _binned(confidences: Sequence[float], values: Iterable[float]) -> list[list[
 
 
 def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
-    """Sum over bins of ``n_b / n * |accuracy_b - confidence_b|``, each ``|sum of (accuracy - confidence)| / n``."""
+    """Return sum over bins of ``n_b / n * |accuracy_b - confidence_b|``, each ``|sum of (accuracy - confidence)| /
+    n``.
+    """
     rows = []
     for sample in samples:
         row = [0.0] * (NUM_BINS + 1)
@@ -132,7 +136,7 @@ def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _calibration_error_of_columns(columns: Mapping[str, Sequence[float]]) -> float | None:
-    """The same from the differences of each bin alone: in an exact sum the zeros of a row have no part."""
+    """Return the same from the differences of each bin alone: in an exact sum the zeros of a row have no part."""
     confidences, accuracies = columns["confidence"], columns["accuracy"]
     if not confidences:
         return None
@@ -159,7 +163,7 @@ no interval: one by a bootstrap holds the 0 of that model nearly never, at any n
 
 
 def _log_sum_exp(values: Sequence[float]) -> float:
-    """``ln(sum(exp(v)))``, stable; -inf for no values, and where all are -inf."""
+    """Return ``ln(sum(exp(v)))``, stable; -inf for no values, and where all are -inf."""
     top = max(values, default=-math.inf)
     if top == -math.inf:
         return -math.inf

@@ -34,7 +34,8 @@ def _per_class(samples: Sequence[Ingredients], needs: tuple[str, str] = _NEEDS) 
 
 
 def _matthews(samples: Sequence[Ingredients]) -> Sums:
-    """Of any number of classes (J. Gorodkin, 2004, doi:10.1016/j.compbiolchem.2004.09.006).
+    """Return Matthews' correlation of any number of classes (J. Gorodkin, 2004,
+    doi:10.1016/j.compbiolchem.2004.09.006).
 
     0 where all answers, or all right ones, are of one class, as scikit-learn's ``matthews_corrcoef`` has it, which is
     lm-eval's ``mcc``.
@@ -54,7 +55,8 @@ def _matthews(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _binary(samples: Sequence[Ingredients]) -> Sums:
-    """``2 tp / (2 tp + fp + fn)`` of class 1, as scikit-learn's ``f1_score`` by default, which is lm-eval's ``f1``.
+    """Return ``2 tp / (2 tp + fp + fn)`` of class 1, as scikit-learn's ``f1_score`` by default, which is lm-eval's
+    ``f1``.
 
     0 where class 1 is neither right nor answered; None where there is a class other than 0 and 1.
     """
@@ -77,7 +79,9 @@ def _binary(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _macro(samples: Sequence[Ingredients]) -> Sums:
-    """The mean of F1 over the classes that are right or answered somewhere; scikit-learn's ``average="macro"``."""
+    """Return the mean of F1 over the classes that are right or answered somewhere; scikit-learn's
+    ``average="macro"``.
+    """
 
     def value(total: Sequence[float]) -> float:
         found = [
@@ -91,7 +95,7 @@ def _macro(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _weighted(samples: Sequence[Ingredients]) -> Sums:
-    """The mean of F1 over the classes, each as often as it is right; scikit-learn's ``average="weighted"``."""
+    """Return the mean of F1 over the classes, each as often as it is right; scikit-learn's ``average="weighted"``."""
 
     def value(total: Sequence[float]) -> float:
         counts = list(zip(total[0::3], total[1::3], total[2::3], strict=True))
@@ -102,13 +106,14 @@ def _weighted(samples: Sequence[Ingredients]) -> Sums:
 
 
 def _micro(samples: Sequence[Ingredients]) -> Sums:
-    """F1 from all classes' counts together, scikit-learn's ``average="micro"``: the share of right answers."""
+    """Return F1 from all classes' counts together, scikit-learn's ``average="micro"``: the share of right answers."""
     rows = [[float(sample["gold"] == sample["predicted"]), 1.0] for sample in samples]
     return Sums(rows, lambda total: total[0] / total[1])
 
 
 def _kappa_of_orders(samples: Sequence[Ingredients]) -> Sums:
-    """Cohen's kappa of the verdicts in the two orders of a pair (J. Cohen, 1960, doi:10.1177/001316446002000104).
+    """Return Cohen's kappa of the verdicts in the two orders of a pair (J. Cohen, 1960,
+    doi:10.1177/001316446002000104).
 
     None where all verdicts of both orders are the same one.
     """

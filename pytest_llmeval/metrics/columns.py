@@ -25,7 +25,7 @@ COUNTED: Mapping[str, Callable[[ScoreLike], float]] = MappingProxyType(
         "no_answer": lambda score: float(score.no_answer),
     }
 )
-"""What every score that is not unscored has a value of, by name."""
+"""Counts that every score that is not unscored has a value of, by name."""
 
 
 class Places:
@@ -36,7 +36,7 @@ class Places:
         self._pick = itemgetter(*places) if len(places) > 1 else None
 
     def of(self, entries: Sequence[T]) -> list[T]:
-        """The entries at these places."""
+        """Return the entries at these places."""
         if self._pick is not None:  # a third of the time of one index after the other
             return list(self._pick(entries))
         return [entries[place] for place in self._places]
@@ -72,8 +72,8 @@ class ScoreColumns:
     def values(
         self, name: str, places: Places | None = None, clusters: Sequence[int] | None = None
     ) -> tuple[list[float], list[int] | None]:
-        """The values of the metric ``name`` (``sample_values.value_of``, or a count). ``ValueError`` for one that is
-        not finite: nothing is averaged over it.
+        """Return the values of the metric ``name`` (``sample_values.value_of``, or a count). ``ValueError`` for one
+        that is not finite: nothing is averaged over it.
         """
         if name not in self._values:
             self._values[name] = self._column_of(name)
@@ -87,19 +87,21 @@ class ScoreColumns:
     def ingredients(
         self, name: str, places: Places | None = None, clusters: Sequence[int] | None = None
     ) -> tuple[list[Ingredients], list[int] | None]:
-        """What the metric ``name`` is made of, as ``sample_values.ingredients`` gives it."""
+        """Return what the metric ``name`` is made of, as ``sample_values.ingredients`` gives it."""
         if name not in self._ingredients:
             entries = ingredients_by_score(self.scores, name)
             self._ingredients[name] = _Column(entries, is_whole=None not in entries)
         return _taken(self._ingredients[name], places, clusters)
 
     def has_ingredients(self, name: str) -> bool:
-        """Whether any score has all that the metric ``name`` is made of."""
+        """Return whether any score has all that the metric ``name`` is made of."""
         needs = self._needs(name)
         return bool(needs) and any(self._having(needs))
 
     def needed(self, name: str, places: Places | None = None) -> dict[str, list[float]]:
-        """The numbers that ``ingredients`` gives of ``name``, a column for each, without those of ``may_have``."""
+        """Return the numbers that ``ingredients`` gives of ``name``, a column for each, without those of
+        ``may_have``.
+        """
         needs = self._needs(name)
         columns = {need: self._raw_of(own) for need, own in needs.items()}
         if all(column.is_whole for column in columns.values()):
@@ -112,7 +114,7 @@ class ScoreColumns:
         }
 
     def chances(self, name: str, places: Places | None = None) -> list[float | None]:
-        """The chance of each score that has a value of its own under ``name``; None where it is not known."""
+        """Return the chance of each score that has a value of its own under ``name``; None where it is not known."""
         if self._chances is None:
             self._chances = list(map(attrgetter("chance"), self.scores))
         column, chances = self._raw_of(name), _at(self._chances, places)
@@ -130,7 +132,7 @@ class ScoreColumns:
         return [None not in entries for entries in zip(*columns, strict=True)]
 
     def _raw_of(self, name: str) -> _Column[float]:
-        """What lies under ``name`` in ``Score.values``."""
+        """Return what lies under ``name`` in ``Score.values``."""
         if name not in self._raw:
             self._raw[name] = self._looked_up(name)
         return self._raw[name]

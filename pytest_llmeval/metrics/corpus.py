@@ -36,13 +36,15 @@ the corrected ones, which have the name of another metric. Each has a definition
 
 
 def corpus_formula(name: str) -> CorpusFormula | None:
-    """The formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of it."""
+    """Return the formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of
+    it.
+    """
     base = split_name(name)[1]
     return CORPUS.get(base) or translation_formula(base) or corrected_formula(base)
 
 
 def ingredients_among(names: Collection[str]) -> set[str]:
-    """Those of the names, with or without a prefix, that are no metrics and only what others are made of.
+    """Return those of the names, with or without a prefix, that are no metrics and only what others are made of.
 
     A name that could be a user's own metric (``words``) is one of them only where all stand beside it that a pooled or
     corpus metric needs.
@@ -60,7 +62,7 @@ def ingredients_among(names: Collection[str]) -> set[str]:
 def corpus_value(
     name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None, *, bootstraps: bool = False
 ) -> Estimate:
-    """The corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+    """Return the corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
 
     Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
     ``bootstraps`` says otherwise; what follows is for all others.
@@ -87,7 +89,8 @@ def corpus_difference(
     second: Sequence[Ingredients],
     clusters: Sequence[int] | None = None,
 ) -> tuple[float, float, Estimate] | None:
-    """Two models on the same samples, sample by sample: both values, and second minus first by a paired bootstrap.
+    """Compare two models on the same samples, sample by sample: return both values, and second minus first by a paired
+    bootstrap.
 
     ``clusters`` as in ``corpus_value``. None where one of the two has no value. ``ValueError`` for sequences of two
     lengths.
@@ -107,7 +110,9 @@ def corpus_difference(
 def _resampled(
     formula: CorpusFormula, sides: Sequence[Sequence[Ingredients]], clusters: Sequence[int] | None
 ) -> Bootstrapped | None:
-    """The bootstrap of one model's metric, or of what the second of two models has more, over the same samples."""
+    """Return the bootstrap of one model's metric, or of what the second of two models has more, over the same
+    samples.
+    """
     pairs = list(zip(*sides, strict=True))
     units = _units(pairs, clusters, lambda pair: _order_in(formula, pair))
     sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
@@ -128,7 +133,7 @@ def _order_in(formula: CorpusFormula, pair: Sequence[Ingredients]) -> list[list[
 
 
 def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:
-    """What a bootstrap draws: the things one by one, or in clusters. The same ones have the same order."""
+    """Return what a bootstrap draws: the things one by one, or in clusters. The same ones have the same order."""
     if clusters is None:
         return [[thing] for thing in sorted(things, key=key)]
     members: dict[int, list[T]] = {}
@@ -138,7 +143,7 @@ def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T
 
 
 def _unit_sums(rows: Sequence[Sequence[float]], units: Sequence[Sequence[object]]) -> Sequence[Sequence[float]]:
-    """The sums of the columns over each unit's rows; ``rows`` lie in the order of the units."""
+    """Return the sums of the columns over each unit's rows; ``rows`` lie in the order of the units."""
     if len(rows) == len(units):
         return rows
     rest = iter(rows)
@@ -153,7 +158,7 @@ def _formula(name: str) -> CorpusFormula:
 
 
 def _gain(values: Iterable[float | None]) -> float | None:
-    """The one value, or the second less the first; None where one is missing."""
+    """Return the one value, or the second less the first; None where one is missing."""
     *earlier, last = values
     if last is None or None in earlier:
         return None

@@ -61,7 +61,8 @@ class CorpusFormula:
     estimate: Callable[[Sequence[Ingredients]], Estimate] | None = None
 
     def compute(self, samples: Sequence[Ingredients]) -> float | None:
-        """The metric from exact sums, None where there is none (no samples, one class only, nothing to divide by).
+        """Return the metric from exact sums, None where there is none (no samples, one class only, nothing to divide
+        by).
 
         The order of the samples makes no difference.
         """

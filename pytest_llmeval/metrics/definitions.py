@@ -25,7 +25,7 @@ WILDCARD = "*"
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """What a metric's name means.
+    """The meaning of a metric's name.
 
     ``higher_is_better`` is None where neither direction is. No value lies below ``lowest`` or above ``highest``, and no
     interval reaches beyond them. ``in_terminal``: shown at the end of a session, not in the report alone. ``version``
@@ -58,7 +58,7 @@ _BEST_BY: Mapping[str, str] = MappingProxyType(
 def _gain(
     name: str, kind: Kind, description: str, highest: float = 1.0, *, in_terminal: bool = True
 ) -> MetricDefinition:
-    """The higher the better, from 0."""
+    """Define a metric of which more is better, from 0."""
     return MetricDefinition(name, kind, True, description, 0.0, highest, in_terminal)
 
 
@@ -71,7 +71,7 @@ def _loss(
     highest: float = math.inf,
     in_terminal: bool = True,
 ) -> MetricDefinition:
-    """The lower the better, down to ``lowest``."""
+    """Define a metric of which less is better, down to ``lowest``."""
     return MetricDefinition(name, kind, False, description, lowest, highest, in_terminal)
 
 
@@ -238,7 +238,9 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType({metric.name: metric 
 
 
 def _of_rankings() -> Iterator[tuple[str, MetricDefinition]]:
-    """Those of what a search found, each at a cut-off, and whether a session shows it that a suite does not name."""
+    """Define the metrics of what a search found, each at a cut-off, and whether a session shows it that a suite does
+    not name.
+    """
     names: tuple[tuple[str, Kind, str, bool], ...] = (
         ("ndcg", "mean", "Mean nDCG of the first {} documents, the gain being the grade: 1 is perfect.", True),
         ("ndcg_exp", "mean", "Mean nDCG of the first {} documents, the gain being 2^grade - 1: 1 is perfect.", True),
@@ -298,7 +300,7 @@ _MAX_NAMES = 4_096
 
 
 def definition(name: str, better: Mapping[str, str] = _NO_DIRECTIONS) -> MetricDefinition:
-    """The definition of a metric's name; one that is not ours is a mean, whose direction ``better`` may know.
+    """Return the definition of a metric's name; one that is not ours is a mean, whose direction ``better`` may know.
 
     ``better`` says "higher" or "lower" by name, as a scorer does.
     ``flexible.accuracy``, the accuracy of one scorer of several, is defined as ``accuracy`` is, under its own name.
@@ -312,13 +314,14 @@ def definition(name: str, better: Mapping[str, str] = _NO_DIRECTIONS) -> MetricD
 
 
 def is_known(name: str) -> bool:
-    """Whether the name, with or without a prefix, is one that this package defines."""
+    """Return whether the name, with or without a prefix, is one that this package defines."""
     return _unprefixed(split_name(name)[1]) is not None
 
 
 @lru_cache(maxsize=_MAX_NAMES)
 def split_name(name: str) -> tuple[str, str]:
-    """``flexible.accuracy`` as (``flexible.``, ``accuracy``); the prefix is empty where the rest is no known name.
+    """Return ``flexible.accuracy`` as (``flexible.``, ``accuracy``); the prefix is empty where the rest is no known
+    name.
 
     ``correct`` and ``total`` count what the deciding scorer says, so that with a prefix they are no metrics of ours.
     """
@@ -329,7 +332,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def shown_order(name: str) -> tuple[int, str, int, int, str]:
-    """The key by which names are sorted for a reader: known ones in their order, those with a prefix, others."""
+    """Return the key by which names are sorted for a reader: known ones in their order, those with a prefix, others."""
     prefix, base = split_name(name)
     if base in METRICS:
         return (int(bool(prefix)), prefix, list(METRICS).index(base), 0, "")

@@ -19,7 +19,9 @@ _OF_SAMPLES = ("mean", "proportion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Of ``n`` values. ``sd`` is the standard deviation (by N - 1), None for n < 2; percentiles are interpolated."""
+    """The distribution of ``n`` values. ``sd`` is the standard deviation (by N - 1), None for n < 2; percentiles are
+    interpolated.
+    """
 
     n: int
     mean: float
@@ -31,7 +33,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Distribution | None:
-        """None of no values. ``ValueError`` for one that is not finite."""
+        """Return the distribution of values, None of no values. ``ValueError`` for one that is not finite."""
         found = percentiles(values)
         if found is None:
             return None

@@ -38,7 +38,7 @@ HUMAN, JUDGE = "human_value", "judge_value"
 JUDGE_PROMPT = "judge_prompt"
 """The part of a suite's fingerprint that says in which of our words its judge is asked."""
 CORRECTED = "corrected_"
-"""What a corrected metric's name begins with."""
+"""The beginning of a corrected metric's name."""
 
 OF_RATED = frozenset(
     f"judge.{name}" for name in ("agreement", "base_rate", "human_mean", "kappa", "sensitivity", "specificity")
@@ -46,11 +46,11 @@ OF_RATED = frozenset(
 """Metrics of the samples that people rated: where these have a value, no other sample lacks one."""
 
 MAX_JUDGES = 16
-"""Of a panel."""
+"""The most judges of a panel."""
 
 
 def rating(number: int) -> str:
-    """The ingredient that is the number of the ``number``-th judge of a panel, from 1."""
+    """Return the ingredient that is the number of the ``number``-th judge of a panel, from 1."""
     return f"rating_{number}"
 
 
@@ -59,13 +59,14 @@ _INGREDIENTS = frozenset((HUMAN, JUDGE, *_RATINGS))
 
 
 def is_judged_ingredient(name: str) -> bool:
-    """Whether a name in ``Score.values`` is what these metrics are made of, and none itself."""
+    """Return whether a name in ``Score.values`` is what these metrics are made of, and none itself."""
     return name in _INGREDIENTS
 
 
 @lru_cache(maxsize=4_096)
 def is_of_trust(name: str) -> bool:
-    """Whether a metric's name is one of those that say how far a judge is trusted, or what people would have found.
+    """Return whether a metric's name is one of those that say how far a judge is trusted, or what people would have
+    found.
 
     Not what one of several scorers gives that is called ``judge``.
     """
@@ -73,7 +74,7 @@ def is_of_trust(name: str) -> bool:
 
 
 def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:
-    """As ``agreement.weighted_kappa``: of sums of n, x, y, x², y², xy, of numbers less the lowest."""
+    """Return what ``agreement.weighted_kappa`` does, from sums of n, x, y, x², y², xy, of numbers less the lowest."""
     low = min(min(sample[HUMAN], sample[JUDGE]) for sample in samples)
     rows = []
     for sample in samples:
@@ -93,8 +94,9 @@ def _kappa(samples: Sequence[Ingredients]) -> Estimate:
 
 
 def _accuracy_sums(samples: Sequence[Ingredients]) -> Sums:
-    """As ``corrected.rogan_gladen``: of sums of samples, of those that the judge calls right, of what people call right
-    and of those what the judge does too, and the same of wrong ones. Where people rated all of them, it is their share.
+    """Return what ``corrected.rogan_gladen`` does, from sums of samples, of those that the judge calls right, of what
+    people call right and of those what the judge does too, and the same of wrong ones. Where people rated all of them,
+    it is their share.
     """
     rows = []
     for sample in samples:
@@ -133,8 +135,8 @@ def _accuracy(samples: Sequence[Ingredients]) -> Estimate:
 
 
 def _mean_sums(samples: Sequence[Ingredients]) -> Sums:
-    """As ``corrected.ppi_mean``: of sums over rated samples (n, h, f, f², hf) and over the others (N, f, f²), of
-    numbers less the judge's mean.
+    """Return what ``corrected.ppi_mean`` does, from sums over rated samples (n, h, f, f², hf) and over the others (N,
+    f, f²), of numbers less the judge's mean.
     """
     centre = math.fsum(sample[JUDGE] for sample in samples) / len(samples)
     rows = []
@@ -176,7 +178,7 @@ def _mean(samples: Sequence[Ingredients]) -> Estimate:
 
 
 def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
-    """As ``agreement.krippendorff_alpha``."""
+    """Return what ``agreement.krippendorff_alpha`` does."""
     low = min(min(_ratings(sample)) for sample in samples)
     rows = []
     for sample in samples:
@@ -221,7 +223,8 @@ _CORRECTED = MappingProxyType({True: (_accuracy_sums, _accuracy), False: (_mean_
 
 @lru_cache(maxsize=4_096)
 def corrected_formula(name: str) -> CorpusFormula | None:
-    """The formula of ``corrected_accuracy``, which is of labels, and of any other corrected metric, which is a mean.
+    """Return the formula of ``corrected_accuracy``, which is of labels, and of any other corrected metric, which is a
+    mean.
 
     None for another name.
     """

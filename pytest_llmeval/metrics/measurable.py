@@ -18,7 +18,7 @@ _IS_THERE_OR_NONE = "no_answer"
 
 
 def why_not_measurable(score: ScoreLike, metric: str) -> str | None:
-    """The reason that the score's scorer gives for the metric's having no meaning; None where it gives none.
+    """Return the reason that the score's scorer gives for the metric's having no meaning; None where it gives none.
 
     ``*`` is for all metrics, ``b.*`` for those of a scorer ``b``.
     """
@@ -80,7 +80,7 @@ def _lacking(score: ScoreLike, metrics: Sequence[str]) -> Iterator[tuple[str, st
 
 
 def num_missing(name: str, metric: Metric, num_scored: int, not_measurable: Mapping[str, Mapping[str, int]]) -> int:
-    """How many of the samples that were scored have no value of the metric, and nothing that says why."""
+    """Return how many of the samples that were scored have no value of the metric, and nothing that says why."""
     if split_name(name)[1] == _IS_THERE_OR_NONE or name in OF_RATED:
         return 0
     return max(0, num_scored - metric.n - sum(not_measurable.get(name, {}).values()))

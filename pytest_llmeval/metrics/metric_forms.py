@@ -39,7 +39,7 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> str:
-    """The settings that the metric ``name`` depends on in a suite, such as ``tokenize 13a, smoothing exp``.
+    """Return the settings that the metric ``name`` depends on in a suite, such as ``tokenize 13a, smoothing exp``.
 
     ``scorer`` and ``settings`` are those of ``SuiteInfo``. Two suites of which this differs give two metrics under one
     name. Empty where no setting decides. A metric whose name is none of ours means what its scorer makes it mean.
@@ -65,7 +65,7 @@ def _settings_of(base: str) -> tuple[str, ...]:
 
 
 def metric_limits(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[float, float] | None:
-    """The lowest and the highest value of a metric where a suite's settings say it: of ratings, their scale.
+    """Return the lowest and the highest value of a metric where a suite's settings say it: of ratings, their scale.
 
     ``scorer`` and ``settings`` as ``metric_form`` takes them.
     """
@@ -86,7 +86,8 @@ def _is_rating(base: str) -> bool:
 
 
 def named_metrics(scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str, ...]:
-    """What a suite's settings name as its metrics, as its scores carry them; nothing where they leave that to us.
+    """Return what a suite's settings name as its metrics, as its scores carry them; nothing where they leave that to
+    us.
 
     ``scorer`` and ``settings`` as ``metric_form`` takes them.
     """
@@ -107,7 +108,7 @@ _NAMING = ("rag", "retrieval")
 
 
 def _judge_of(part: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str | None, Mapping[str, JSON]]:
-    """Of several scorers the one that gives the metrics with this prefix; the deciding one's have none."""
+    """Return the one of several scorers that gives the metrics with this prefix; the deciding one's have none."""
     parts = settings.get("scorers")
     if scorer != "several" or not isinstance(parts, Mapping) or not parts:
         return scorer, settings

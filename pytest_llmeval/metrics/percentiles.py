@@ -11,7 +11,7 @@ __all__ = ["Percentiles", "percentiles"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Of ``n`` values, in their unit. Percentiles are interpolated linearly, as ``numpy.percentile`` does."""
+    """Percentiles of ``n`` values, in their unit. They are interpolated linearly, as ``numpy.percentile`` does."""
 
     n: int
     mean: float
@@ -21,7 +21,7 @@ class Percentiles:
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:
-    """The mean and percentiles of the values; None of none. ``ValueError`` for one that is not finite."""
+    """Return the mean and percentiles of the values; None of none. ``ValueError`` for one that is not finite."""
     if not values:
         return None
     if not all(map(math.isfinite, values)):
@@ -37,7 +37,7 @@ def percentiles(values: Sequence[float]) -> Percentiles | None:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """R. J. Hyndman and Y. Fan (1996), definition 7."""
+    """Return the quantile of R. J. Hyndman and Y. Fan (1996), definition 7."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)

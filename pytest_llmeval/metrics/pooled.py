@@ -43,7 +43,7 @@ of which every sample is one unit (``samples`` is 1)."""
 
 
 def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> Estimate:
-    """The metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
+    """Return the metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
     (``intervals.estimate_ratio``; a text's words are taken to be alike): the interval of the rate, carried over by
@@ -80,7 +80,7 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
 def bootstrapped_pooled(
     name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None
 ) -> tuple[float, float] | None:
-    """The interval of ``pooled`` by a bootstrap over samples, or over clusters."""
+    """Return the interval of ``pooled`` by a bootstrap over samples, or over clusters."""
     formula = POOLED[split_name(name)[1]]
     nats, units = ([sample[key] for sample in values] for key in ("loglikelihood", formula.unit))
     found = bootstrapped_ratio([-value for value in nats], units, clusters)
@@ -90,7 +90,8 @@ def bootstrapped_pooled(
 
 
 def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[float] | None:
-    """One number for each sample, whose mean is the metric ``name`` and whose standard error is about the metric's.
+    """Return one number for each sample, whose mean is the metric ``name`` and whose standard error is about the
+    metric's.
 
     ``value + n * slope * (x - r w) / sum(w)``: the sample's influence on the metric (the infinitesimal jackknife: L. A.
     Jaeckel, 1972; the delta method in another form). The difference of two models on the same samples is the mean of

@@ -48,8 +48,8 @@ class RiskCoverage:
 
 
 def confidence_pair(status: Status, values: Mapping[str, float]) -> tuple[float, float] | None:
-    """The confidence and accuracy of a sample with this score; None where it is unscored, or has not both as finite
-    numbers.
+    """Return the confidence and accuracy of a sample with this score; None where it is unscored, or has not both as
+    finite numbers.
     """
     if status == "unscored":
         return None
@@ -58,7 +58,7 @@ def confidence_pair(status: Status, values: Mapping[str, float]) -> tuple[float,
 
 
 def risk_coverage(pairs: Iterable[tuple[float, float]]) -> RiskCoverage | None:
-    """The risk-coverage curve of samples given as (confidence, accuracy); None of none.
+    """Return the risk-coverage curve of samples given as (confidence, accuracy); None of none.
 
     After Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500): the selective risk, with a loss of 1 - accuracy, of the
     samples whose confidence is at least a threshold. Samples of equal confidence are answered together or not at all.

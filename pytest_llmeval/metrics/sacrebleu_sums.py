@@ -55,7 +55,9 @@ _INGREDIENT = regex.compile(
 
 
 def translation_formula(name: str) -> CorpusFormula | None:
-    """The corpus formula of ``bleu_1``, ``bleu_2``, …, ``chrf``, ``chrf_p``, ``chrf_pp``, ``ter``; None for others."""
+    """Return the corpus formula of ``bleu_1``, ``bleu_2``, …, ``chrf``, ``chrf_p``, ``chrf_pp``, ``ter``; None for
+    others.
+    """
     if found := _BLEU.fullmatch(name):
         order = int(found[1])
         return _formula(_bleu_sums(order), _BLEU_SMOOTHING, partial(_bleu_of, order, effective_order=False))
@@ -66,7 +68,9 @@ def translation_formula(name: str) -> CorpusFormula | None:
 
 
 def _formula(summed: tuple[str, ...], same: tuple[str, ...], value: Callable[..., float]) -> CorpusFormula:
-    """``value`` of the sums of the ingredients ``summed``, and of those that are the ``same`` for all samples."""
+    """Return ``value`` of the sums of the ingredients ``summed``, and of those that are the ``same`` for all
+    samples.
+    """
 
     def sums(samples: Sequence[Ingredients]) -> Sums:
         constants = [samples[0][name] for name in same]
@@ -77,13 +81,13 @@ def _formula(summed: tuple[str, ...], same: tuple[str, ...], value: Callable[...
 
 
 def is_translation_ingredient(name: str) -> bool:
-    """Whether the name is one of the numbers that the corpus metrics here are made of."""
+    """Return whether the name is one of the numbers that the corpus metrics here are made of."""
     return _INGREDIENT.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=8)  # a tokenizer's model is read once in a process
 def bleu(order: int, tokenize: str, lowercase: bool) -> BLEU:
-    """The BLEU from which counts are taken: without smoothing, which would change them."""
+    """Return the BLEU from which counts are taken: without smoothing, which would change them."""
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(
@@ -92,8 +96,8 @@ def bleu(order: int, tokenize: str, lowercase: bool) -> BLEU:
 
 
 def bleu_counts(text: str, references: Sequence[str], settings: BleuSettings) -> dict[str, float]:
-    """What BLEU of each order is made of: the lengths of reply and nearest reference in tokens, and for each n the
-    n-grams of the reply and those that match. The smoothing rides along: it is the same for all samples.
+    """Return what BLEU of each order is made of: the lengths of reply and nearest reference in tokens, and for each n
+    the n-grams of the reply and those that match. The smoothing rides along: it is the same for all samples.
     """
     order = max(settings.k)
     found = bleu(order, settings.tokenize, settings.lowercase).sentence_score(text, references)
@@ -110,8 +114,8 @@ def bleu_counts(text: str, references: Sequence[str], settings: BleuSettings) ->
 
 
 def sentence_bleu(counts: Ingredients, k: int) -> float:
-    """BLEU of one reply with n-grams up to ``k``, as ``sacrebleu.sentence_bleu``: orders that it is too short for are
-    left out (``effective_order``).
+    """Return BLEU of one reply with n-grams up to ``k``, as ``sacrebleu.sentence_bleu``: orders that it is too short
+    for are left out (``effective_order``).
     """
     smoothing = (counts[name] for name in _BLEU_SMOOTHING)
     return _bleu_of(k, [counts[name] for name in _bleu_sums(k)], *smoothing, effective_order=True)
@@ -128,7 +132,7 @@ def _bleu_sums(k: int) -> tuple[str, ...]:
 
 
 def _bleu_of(k: int, counts: Sequence[float], method: float, value: float, *, effective_order: bool) -> float:
-    """``method`` and ``value`` are the ingredients ``_BLEU_SMOOTHING``."""
+    """Return BLEU of these sums; ``method`` and ``value`` are the ingredients ``_BLEU_SMOOTHING``."""
     from sacrebleu.metrics.bleu import BLEU
 
     smoothing = SMOOTHINGS[int(method)]
@@ -149,7 +153,7 @@ def _bleu_of(k: int, counts: Sequence[float], method: float, value: float, *, ef
 
 
 def _smooth_value(smoothing: str, value: float | None) -> float:
-    """The value that sacrebleu takes where none is given; 0 stands for a method that takes none."""
+    """Return the value that sacrebleu takes where none is given; 0 stands for a method that takes none."""
     from sacrebleu.metrics.bleu import BLEU
 
     return value if value is not None else float(BLEU.SMOOTH_DEFAULTS[smoothing] or 0.0)
@@ -163,7 +167,9 @@ def _chrf(word_order: int, beta: int, lowercase: bool = False, whitespace: bool 
 
 
 def chrf_counts(text: str, references: Sequence[str], settings: ChrfSettings, word_order: int) -> dict[str, float]:
-    """What chrF is made of: for each order the n-grams of the reply, of its best reference, and those that match."""
+    """Return what chrF is made of: for each order the n-grams of the reply, of its best reference, and those that
+    match.
+    """
     # sacrebleu gives these counts to its own significance tests, and has no public name for them.
     metric = _chrf(word_order, settings.beta, settings.lowercase, settings.whitespace)
     (found,) = metric._extract_corpus_statistics([text], [[reference] for reference in references])
@@ -172,7 +178,7 @@ def chrf_counts(text: str, references: Sequence[str], settings: ChrfSettings, wo
 
 
 def sentence_chrf(counts: Ingredients, word_order: int) -> float:
-    """The chrF of one reply, as ``sacrebleu.sentence_chrf``."""
+    """Return the chrF of one reply, as ``sacrebleu.sentence_chrf``."""
     return _chrf_of(word_order, [counts[name] for name in _chrf_sums(word_order)], counts[_chrf_beta(word_order)])
 
 
@@ -203,7 +209,9 @@ def _ter(settings: TerSettings) -> TER:
 
 
 def ter_counts(text: str, references: Sequence[str], settings: TerSettings) -> dict[str, float]:
-    """What TER is made of: the fewest edits that lead to a reference, and the references' mean length in words."""
+    """Return what TER is made of: the fewest edits that lead to a reference, and the references' mean length in
+    words.
+    """
     found = _ter(settings).sentence_score(text, references)
     return dict(zip(_TER_NEEDS, (float(found.num_edits), float(found.ref_length)), strict=True))
 
@@ -214,7 +222,7 @@ def ter_words(text: str, settings: TerSettings) -> list[str]:
 
 
 def ter_of(counts: Sequence[float]) -> float:
-    """``100 * edits / length``; where the length is 0, 100 for any edits and 0 for none, as sacrebleu has it."""
+    """Return ``100 * edits / length``; where the length is 0, 100 for any edits and 0 for none, as sacrebleu has it."""
     edits, length = counts
     if length > 0:
         return 100 * (edits / length)

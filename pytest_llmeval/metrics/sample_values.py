@@ -15,7 +15,7 @@ __all__ = ["ScoreLike", "contradiction", "ingredients", "ingredients_by_score", 
 
 
 class ScoreLike(Protocol):
-    """What metrics read of a ``Score``; a record of a report has it too."""
+    """A score as metrics read it; a record of a report is one, too."""
 
     @property
     def status(self) -> Status: ...
@@ -46,7 +46,7 @@ def made_of(name: str) -> tuple[str, ...]:
 
 
 def ingredients(scores: Iterable[ScoreLike], name: str) -> list[Ingredients]:
-    """What the metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it.
+    """Return what the metric ``name`` is made of, from those scores, unscored ones aside, that hold all of it.
 
     A prefix of the metric's name (``flexible.word_perplexity``) is one of its ingredients' names too, and not of what
     is returned. Empty for a metric that is made of nothing.
@@ -55,7 +55,7 @@ def ingredients(scores: Iterable[ScoreLike], name: str) -> list[Ingredients]:
 
 
 def ingredients_by_score(scores: Iterable[ScoreLike], name: str) -> list[Ingredients | None]:
-    """``ingredients`` of each of the scores, None for one that does not hold all of it."""
+    """Return ``ingredients`` of each of the scores, None for one that does not hold all of it."""
     (prefix, _), needs = split_name(name), made_of(name)
     if not needs:
         return [None for _ in scores]
@@ -72,7 +72,7 @@ def ingredients_by_score(scores: Iterable[ScoreLike], name: str) -> list[Ingredi
 
 
 def value_of(score: ScoreLike, name: str) -> float | None:
-    """The score's value of a metric; right or wrong alone is an accuracy of 1 or 0. None where it has none."""
+    """Return the score's value of a metric; right or wrong alone is an accuracy of 1 or 0. None where it has none."""
     if score.status == "unscored":
         return None
     if name in score.values:
@@ -81,7 +81,7 @@ def value_of(score: ScoreLike, name: str) -> float | None:
 
 
 def contradiction(status: Status, values: Mapping[str, float]) -> str | None:
-    """What a status and an accuracy say against each other, and what would agree; None where nothing does.
+    """Return what a status and an accuracy say against each other, and what would agree; None where nothing does.
 
     An accuracy between 0 and 1 (of options that share a tie, of several replies) goes with every status, and any
     accuracy with ``scored``.

@@ -12,14 +12,16 @@ __all__ = ["lowest_skill", "skill", "skill_interval"]
 
 
 def skill(correct: float, chance: float) -> float:
-    """``(correct - chance) / (1 - chance)``: 0 is guessing, 1 is perfect. ``ValueError`` unless 0 <= chance < 1."""
+    """Return ``(correct - chance) / (1 - chance)``: 0 is guessing, 1 is perfect. ``ValueError`` unless 0 <= chance <
+    1.
+    """
     if not 0 <= chance < 1:
         raise ValueError(f"skill needs a chance of at least 0 and below 1, found {chance}")
     return (correct - chance) / (1 - chance)
 
 
 def lowest_skill(chances: Sequence[float | None]) -> float:
-    """The skill of a model that is always wrong on the samples that carry ``skill``, which have these chances.
+    """Return the skill of a model that is always wrong on the samples that carry ``skill``, which have these chances.
 
     A score's chance is that of the scorer that decides: of the skill of another one of several nothing is known, and
     the lowest is -inf.
@@ -34,7 +36,7 @@ def lowest_skill(chances: Sequence[float | None]) -> float:
 def skill_interval(
     skills: Sequence[float], chances: Sequence[float | None], clusters: Sequence[int] | None = None
 ) -> tuple[float, float] | None:
-    """The 95% interval of the mean skill of right and wrong answers; None where a skill is that of neither.
+    """Return the 95% interval of the mean skill of right and wrong answers; None where a skill is that of neither.
 
     ``chances[i]`` is that of the sample whose skill is ``skills[i]``, ``clusters[i]`` its cluster.
 
@@ -70,13 +72,13 @@ def skill_interval(
 
 
 def _known(chances: Sequence[float | None]) -> list[float] | None:
-    """None where one of them is unknown, and where there are none."""
+    """Return the values; None where one of them is unknown, and where there are none."""
     known = [chance for chance in chances if chance is not None and 0 <= chance < 1]
     return known if known and len(known) == len(chances) else None
 
 
 def _rights(skills: Sequence[float], chances: Sequence[float]) -> list[float] | None:
-    """1 for the skill of a right answer at its chance, 0 for that of a wrong one; None where one is neither."""
+    """Return 1 for the skill of a right answer at its chance, 0 for that of a wrong one; None where one is neither."""
     right, wrong = ({chance: skill(correct, chance) for chance in set(chances)} for correct in (1.0, 0.0))
     values = [
         1.0 if value == right[chance] else 0.0

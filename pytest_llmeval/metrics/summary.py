@@ -85,7 +85,7 @@ class Metric:
 
 
 def why_no_interval(metric: Metric) -> str | None:
-    """Why no interval of the metric is shown; None where one is, and of counts, which have none.
+    """Return why no interval of the metric is shown; None where one is, and of counts, which have none.
 
     One sample's says nothing, though a proportion has one.
     """
@@ -124,7 +124,7 @@ def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
 
 
 def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
-    """The names with those of the scores in place of what stands for names that are not known in advance.
+    """Return the names with those of the scores in place of what stands for names that are not known in advance.
 
     ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
     other scorer's name; no names at all are all of them.
@@ -147,7 +147,7 @@ def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
 
 
 def is_carried(scores: Iterable[ScoreLike], name: str) -> bool:
-    """Whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
+    """Return whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
     return any(_carries(score, name) for score in scores)
 
 
@@ -164,7 +164,7 @@ def summarize(
     interval: Interval | None = None,
     limits: Limits = NO_LIMITS,
 ) -> dict[str, Metric]:
-    """Each named metric over the scores that carry it; the order of scores makes no difference.
+    """Return each named metric over the scores that carry it; the order of scores makes no difference.
 
     Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
     proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
@@ -186,7 +186,7 @@ def by_category(
     interval: Interval | None = None,
     limits: Limits = NO_LIMITS,
 ) -> dict[str, dict[str, Metric]]:
-    """``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
+    """Return ``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
 
     Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
     column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
@@ -198,7 +198,7 @@ def by_category(
 
 
 def places_by_category(scores: Sequence[ScoreLike], categories: Sequence[str | None]) -> dict[str, Places]:
-    """Where the scores of each category are, by its name, in the order of the names."""
+    """Return where the scores of each category are, by its name, in the order of the names."""
     places: dict[str, list[int]] = {}
     for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
         if category is not None:
@@ -220,12 +220,12 @@ class _Samples:
     places: Places | None = None
 
     def limits_of(self, name: str) -> tuple[float, float]:
-        """No value of the metric lies beyond these."""
+        """Return the limits beyond which no value of the metric lies."""
         metric = definition(name)
         return self.limits.get(name, (metric.lowest, metric.highest))
 
     def values(self, name: str) -> tuple[list[float], list[int] | None]:
-        """The values of the metric, and the clusters of those that have one."""
+        """Return the values of the metric, and the clusters of those that have one."""
         return self.columns.values(name, self.places, self.clusters)
 
     def chances_of_skill(self) -> list[float | None]:
@@ -318,7 +318,7 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
 def within(
     limits: tuple[float, float], interval: tuple[float, float], value: float, values: Sequence[float] = ()
 ) -> tuple[float, float]:
-    """The interval of a metric's ``value``, cut where it reaches beyond what the metric can be.
+    """Return the interval of a metric's ``value``, cut where it reaches beyond what the metric can be.
 
     It is not cut where one of ``values`` lies beyond, too: then they are another metric's, of a user, that has this
     name. A bootstrap's can miss the value, and is made to reach it.

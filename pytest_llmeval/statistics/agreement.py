@@ -42,7 +42,7 @@ _NO_SAMPLES = "no samples"
 
 
 def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
-    """Cohen's kappa with quadratic weights, for ordered scores: ``1 - q_o / q_e``.
+    """Return Cohen's kappa with quadratic weights, for ordered scores: ``1 - q_o / q_e``.
 
     Of two labels, 0 and 1, it is the kappa without weights (J. Cohen, 1960, doi:10.1177/001316446002000104).
 
@@ -82,7 +82,7 @@ def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence
 def krippendorff_alpha(
     ratings: Sequence[Sequence[float | None]], *, num_resamples: int = NUM_RESAMPLES, seed: int = 0
 ) -> Estimate:
-    """Krippendorff's alpha of a panel: ``1 - D_o / D_e``, observed over expected disagreement.
+    """Return Krippendorff's alpha of a panel: ``1 - D_o / D_e``, observed over expected disagreement.
 
     ``ratings`` has a row for each sample with the ratings of its judges, None where one is missing; a sample that fewer
     than two judges rated is left out, of ``n`` too. ``D_o`` is the mean squared difference over pairs of ratings of one
@@ -119,7 +119,7 @@ def krippendorff_alpha(
 
 
 def check_labels(labels: Sequence[Label | float]) -> None:
-    """``ValueError`` for a rating that is missing or not finite."""
+    """Raise ``ValueError`` for a rating that is missing or not finite."""
     for label in labels:
         if label is None or (isinstance(label, float) and not math.isfinite(label)):
             raise ValueError(f"found {label} among the ratings: only what both rated can be compared")
@@ -137,7 +137,7 @@ def _one_rating(n: int) -> str:
 
 
 def _sole_rater(by_human: Counter[Label] | Counter[float], by_judge: Counter[Label] | Counter[float]) -> str | None:
-    """Who gave all samples one rating, if one of them did."""
+    """Return who gave all samples one rating, if one of them did."""
     return "people" if len(by_human) == 1 else "the judge" if len(by_judge) == 1 else None
 
 
@@ -208,20 +208,20 @@ class _Panel:
         return 1 - float(counts @ self.disagreements) * (total - 1) / (2 * total * self._spread(weights))
 
     def largest_over_expected(self) -> float:
-        """The largest difference of two ratings over the mean one of all pairs, both squared."""
+        """Return the largest difference of two ratings over the mean one of all pairs, both squared."""
         import numpy as np
 
         weights = np.ones(len(self.values))
         return float(np.ptp(self.values)) ** 2 * (len(weights) - 1) / (2 * self._spread(weights))
 
     def _spread(self, weights: NDArray[np.float64]) -> float:
-        """The sum of the squared differences from the mean."""
+        """Return the sum of the squared differences from the mean."""
         centre = float(weights @ self.values) / float(weights.sum())
         return float(weights @ (self.values - centre) ** 2)
 
 
 def _panel(ratings: Sequence[Sequence[float | None]]) -> _Panel | None:
-    """None where no sample has two ratings."""
+    """Return the panel; None where no sample has two ratings."""
     import numpy as np
 
     given = [[rating for rating in row if rating is not None] for row in ratings]

@@ -51,7 +51,7 @@ _MOST_SKEWNESS = 0.8
 
 
 def cluster_numbers(clusters: Sequence[str | None]) -> list[int] | None:
-    """A number for each sample, the same for those of one cluster; a sample without a cluster is one of its own.
+    """Return a number for each sample, the same for those of one cluster; a sample without a cluster is one of its own.
 
     None where no sample has a cluster: all are independent.
     """
@@ -69,7 +69,7 @@ def count_clusters(clusters: Sequence[int]) -> int:
 
 
 def cluster_sums(values: Sequence[float], clusters: Sequence[int]) -> list[float]:
-    """The sum of each cluster's values, in the order in which the clusters appear."""
+    """Return the sum of each cluster's values, in the order in which the clusters appear."""
     members: dict[int, list[float]] = {}
     for value, cluster in zip(values, clusters, strict=True):
         members.setdefault(cluster, []).append(value)
@@ -77,12 +77,12 @@ def cluster_sums(values: Sequence[float], clusters: Sequence[int]) -> list[float
 
 
 def are_too_few(clusters: Sequence[int] | None) -> bool:
-    """Whether samples of these clusters have no standard error; independent ones (None) have."""
+    """Return whether samples of these clusters have no standard error; independent ones (None) have."""
     return clusters is not None and count_clusters(clusters) < MIN_CLUSTERS
 
 
 def estimate_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> Estimated | None:
-    """The mean over samples; ``clusters[i]`` is the cluster of ``values[i]``. None for fewer than two values.
+    """Return the mean over samples; ``clusters[i]`` is the cluster of ``values[i]``. None for fewer than two values.
 
     Without clusters, here and below, samples are independent, and its standard error is ``sqrt(sum((x - mean)²) / (n -
     1) / n)``.
@@ -120,7 +120,7 @@ def _as_skewed_as_samples(found: Estimated, values: Sequence[float]) -> Estimate
 
 
 def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
-    """Standard error of the mean over samples, as ``estimate_mean`` has it."""
+    """Return standard error of the mean over samples, as ``estimate_mean`` has it."""
     if clusters is not None:
         return estimate_in_clusters(values, clusters).stderr
     n = len(values)
@@ -133,7 +133,7 @@ def standard_error(values: Sequence[float], clusters: Sequence[int] | None = Non
 def mean_interval(
     values: Sequence[float], clusters: Sequence[int] | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """The interval of the mean of samples (``intervals.skewed_interval``), as (low, high).
+    """Return the interval of the mean of samples (``intervals.skewed_interval``), as (low, high).
 
     It is not cut at the limits of the metric. None for fewer than two values.
     """
@@ -150,7 +150,7 @@ class OddOnes:
 
 
 def odd_ones(values: Sequence[float], clusters: Sequence[int] | None = None) -> OddOnes | None:
-    """The value that all samples have, or all but one; None where more differ.
+    """Return the value that all samples have, or all but one; None where more differ.
 
     Of one that differs nothing is known about how much others would: its standard error says as good as nothing.
     """
@@ -175,7 +175,7 @@ def odd_ones(values: Sequence[float], clusters: Sequence[int] | None = None) -> 
 def proportion_interval(
     values: Sequence[float], clusters: Sequence[int] | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Wilson's score interval of the mean of zeros and ones, over as many samples as these clusters are worth.
+    """Return Wilson's score interval of the mean of zeros and ones, over as many samples as these clusters are worth.
 
     The quantile is that of t, not of the normal distribution. Clusters can be more skewed than Wilson's formula knows,
     where few of them are all wrong: each end lies as far out as that of ``intervals.skewed_interval``, where that is
@@ -206,12 +206,12 @@ def is_rare(share: float, found: Estimated) -> bool:
 def further_out(
     usual: tuple[float, float], skewed: tuple[float, float], widest: tuple[float, float]
 ) -> tuple[float, float]:
-    """The usual interval, each end moved out to the skewed one's, but no further than the widest's."""
+    """Return the usual interval, each end moved out to the skewed one's, but no further than the widest's."""
     return min(usual[0], max(skewed[0], widest[0])), max(usual[1], min(skewed[1], widest[1]))
 
 
 def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = None) -> tuple[float, float] | None:
-    """The mean's interval by a bootstrap over samples, or over clusters (``intervals.bootstrap_of_sums``).
+    """Return the mean's interval by a bootstrap over samples, or over clusters (``intervals.bootstrap_of_sums``).
 
     None for fewer than two values, and where all are equal.
     """
@@ -221,7 +221,7 @@ def bootstrapped_mean(values: Sequence[float], clusters: Sequence[int] | None = 
 def bootstrapped_ratio(
     numerators: Sequence[float], denominators: Sequence[float], clusters: Sequence[int] | None = None
 ) -> tuple[float, float] | None:
-    """``bootstrapped_mean`` of ``sum(x) / sum(w)``; the order of samples makes no difference."""
+    """Return ``bootstrapped_mean`` of ``sum(x) / sum(w)``; the order of samples makes no difference."""
     if clusters is not None:
         numerators, denominators = cluster_sums(numerators, clusters), cluster_sums(denominators, clusters)
     rows = sorted(zip(numerators, denominators, strict=True))
@@ -230,7 +230,7 @@ def bootstrapped_ratio(
 
 
 def worth_of(variance: float, found: Estimated, n: int) -> float:
-    """How many independent samples would have the standard error of this mean of ``n`` that lie in clusters.
+    """Return how many independent samples would have the standard error of this mean of ``n`` that lie in clusters.
 
     ``variance`` is that of one sample; ``variance / stderr²`` is n divided by the design effect (E. L. Korn and B. I.
     Graubard, 1998, Survey Methodology 24:193). Samples that are all the same do not show how alike those of a cluster
@@ -245,7 +245,7 @@ def worth_of(variance: float, found: Estimated, n: int) -> float:
 
 
 def t_of(found: Estimated, confidence: float = CONFIDENCE) -> float:
-    """Student's t for the standard error of this mean.
+    """Return Student's t for the standard error of this mean.
 
     Where that is 0 nothing says how alike samples are: the degrees of freedom are those of clusters that count as one.
     """
@@ -255,7 +255,8 @@ def t_of(found: Estimated, confidence: float = CONFIDENCE) -> float:
 
 
 def _alike(values: Sequence[float], sums: Sequence[float], sizes: Sequence[float]) -> float:
-    """How alike the samples of a cluster are, from 0 to 1: the intra-cluster correlation of an analysis of variance.
+    """Return how alike the samples of a cluster are, from 0 to 1: the intra-cluster correlation of an analysis of
+    variance.
 
     (A. Donner, 1986, doi:10.2307/1403259.) 0 where no cluster has two samples.
     """

@@ -50,7 +50,7 @@ class JudgeCounts:
 
 
 def judge_counts(human: Sequence[Label], judge: Sequence[Label], positive: Label) -> JudgeCounts:
-    """The counts over samples that people and a judge labelled.
+    """Return the counts over samples that people and a judge labelled.
 
     ``ValueError`` where they labelled different numbers of samples, and for a label that is missing.
     """
@@ -69,7 +69,8 @@ def judge_counts(human: Sequence[Label], judge: Sequence[Label], positive: Label
 
 
 def rogan_gladen(judged_positive: float, n: int, counts: JudgeCounts, *, confidence: float = CONFIDENCE) -> Estimate:
-    """The share of ``n`` samples that people would call positive, of which the judge calls ``judged_positive`` so.
+    """Return the share of ``n`` samples that people would call positive, of which the judge calls ``judged_positive``
+    so.
 
     ``(p + sp - 1) / (se + sp - 1)`` within 0 and 1, with the judge's share p, sensitivity se and specificity sp (W. J.
     Rogan and B. Gladen, 1978, doi:10.1093/oxfordjournals.aje.a112510). No value without samples, without positives or
@@ -137,7 +138,8 @@ def ppi_mean(
     weight: float | None = None,
     confidence: float = CONFIDENCE,
 ) -> PredictionPowered:
-    """The mean of human scores by prediction-powered inference (PPI++, A. N. Angelopoulos et al., arXiv:2311.01453).
+    """Return the mean of human scores by prediction-powered inference (PPI++, A. N. Angelopoulos et al.,
+    arXiv:2311.01453).
 
     ``human[i]`` and ``judge[i]`` are scores of one of n samples, ``judge_only`` the judge's of N others. With lambda
     the ``weight``::
@@ -205,7 +207,7 @@ def _why_uncorrected(n: int, counts: JudgeCounts) -> str | None:
 
 
 def _adjusted(successes: float, n: int, more: float) -> tuple[float, float]:
-    """A share after as many ``more`` successes as failures, and its variance."""
+    """Return a share after as many ``more`` successes as failures, and its variance."""
     share = (successes + more) / (n + 2 * more)
     return share, share * (1 - share) / (n + 2 * more)
 

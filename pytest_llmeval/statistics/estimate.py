@@ -27,12 +27,12 @@ class Estimate:
 
 
 def undefined(n: int, reason: str) -> Estimate:
-    """The estimate of a statistic that ``n`` samples do not define."""
+    """Return the estimate of a statistic that ``n`` samples do not define."""
     return Estimate(value=None, n=n, reason=reason)
 
 
 def share_never_drawn(n: float, confidence: float = CONFIDENCE, *, num_drawn: int = 0) -> float:
-    """The largest share that samples of a kind may have of which none, or ``num_drawn``, were drawn in ``n``.
+    """Return the largest share that samples of a kind may have of which none, or ``num_drawn``, were drawn in ``n``.
 
     The upper limit by C. J. Clopper and E. S. Pearson (1934, doi:10.1093/biomet/26.4.404), which for none of n is ``1 -
     ((1 - confidence) / 2)^(1/n)``.
@@ -47,7 +47,8 @@ def share_never_drawn(n: float, confidence: float = CONFIDENCE, *, num_drawn: in
 def interval_of_common(
     limits: tuple[float, float], common: float, n: float, *, num_odd: int = 0, confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """The interval of a mean over ``n`` independent samples, or clusters, whose values are all ``common``, but for few.
+    """Return the interval of a mean over ``n`` independent samples, or clusters, whose values are all ``common``, but
+    for few.
 
     The mean is lowest where all of the ``share_never_drawn`` that differs has the lowest value that the metric can
     take, highest where it has the highest. None where the metric has no limits, and where the value lies beyond them.

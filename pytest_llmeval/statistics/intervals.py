@@ -54,7 +54,7 @@ _MAX_UNTHREADED = 1 << 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrapped:
-    """What a statistic's values over bootstrap samples say: their standard deviation, and the interval between their
+    """A statistic's values over bootstrap samples: their standard deviation, and the interval between their
     percentiles.
 
     The percentiles are as far out as Student's t with n - 1 degrees of freedom asks for, ``sqrt(n / (n - 1)) * t`` on
@@ -68,7 +68,7 @@ class Bootstrapped:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean. ``ValueError`` for no values, and for a value that is not finite."""
+    """Return the arithmetic mean. ``ValueError`` for no values, and for a value that is not finite."""
     if not values:
         raise ValueError("the mean of no values is not defined")
     try:
@@ -82,7 +82,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def sum_of_squares(values: Sequence[float], centre: float) -> float:
-    """``sum((x - centre)²)``, correctly rounded as ``math.fsum`` rounds."""
+    """Return ``sum((x - centre)²)``, correctly rounded as ``math.fsum`` rounds."""
     counts = _counts_of_few(values)
     if counts is None:
         return math.fsum([(value - centre) ** 2 for value in values])
@@ -99,7 +99,9 @@ _MAX_SQUARED = 1e100
 
 
 def _counts_of_few(values: Sequence[float]) -> dict[float, int] | None:
-    """How often each value is there, of many values of which few are distinct, and none very large; else None."""
+    """Return how often each value is there, of many values of which few are distinct, and none very large; else
+    None.
+    """
     if len(values) < _MANY:
         return None
     distinct = set(values[:_MANY])
@@ -110,7 +112,7 @@ def _counts_of_few(values: Sequence[float]) -> dict[float, int] | None:
 
 
 def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson's score interval of a proportion, without continuity correction, as (low, high).
+    """Return Wilson's score interval of a proportion, without continuity correction, as (low, high).
 
     Solves ``|p - successes/n| = z sqrt(p (1 - p) / n)`` for p (E. B. Wilson, 1927, doi:10.1080/01621459.1927.10502953).
     Raises ``ValueError`` where ``0 <= successes <= n`` and ``1 <= n`` do not hold.
@@ -121,7 +123,9 @@ def wilson_interval(successes: int, n: int, confidence: float = CONFIDENCE) -> t
 
 
 def wilson_limits(observed: float, n: float, z: float) -> tuple[float, float]:
-    """``wilson_interval`` of an observed share of ``n`` samples, which need be no whole number, for a quantile."""
+    """Return ``wilson_interval`` of an observed share of ``n`` samples, which need be no whole number, for a
+    quantile.
+    """
     scale = 1 + z * z / n
     centre = (observed + z * z / (2 * n)) / scale
     half = z * math.sqrt(observed * (1 - observed) / n + z * z / (4 * n * n)) / scale
@@ -132,7 +136,7 @@ def wilson_limits(observed: float, n: float, z: float) -> tuple[float, float]:
 
 
 def with_width(interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    """The interval, or None for one of no width (but for rounding).
+    """Return the interval, or None for one of no width (but for rounding).
 
     No width is not what is known: every sample is like the others, and a further one need not be.
     """
@@ -156,14 +160,14 @@ class Estimated:
     num_effective: float
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The interval of ``skewed_interval``."""
+        """Return the interval of ``skewed_interval``."""
         return skewed_interval(self.value, self.stderr, self.skewness, self.degrees_of_freedom, confidence)
 
 
 def skewed_interval(
     centre: float, error: float, skewness: float, degrees_of_freedom: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Student's t interval, made longer on the side on which values of this skewness make it too short.
+    """Return Student's t interval, made longer on the side on which values of this skewness make it too short.
 
     There it ends where P. Hall's transformation of the t statistic (1992, Journal of the Royal Statistical Society B
     54:221), ``t + g t² / 3 + g² t³ / 27 + g / 6`` with the skewness g of the estimate, has t's quantile. The other end
@@ -176,7 +180,7 @@ def skewed_interval(
 
 
 def _hall(quantile: float, skewness: float) -> float:
-    """The t statistic whose transformation by Hall is ``quantile``."""
+    """Return the t statistic whose transformation by Hall is ``quantile``."""
     if abs(skewness) < 1e-9:
         return quantile
     return 3 / skewness * (math.cbrt(1 + skewness * (quantile - skewness / 6)) - 1)
@@ -185,7 +189,7 @@ def _hall(quantile: float, skewness: float) -> float:
 def estimate_sum(
     value: float, residuals: Sequence[float], degrees_of_freedom: float, num_effective: float
 ) -> Estimated:
-    """``value`` is a sum of independent parts that lie so far from what is expected of each: ``residuals``.
+    """Estimate a sum, ``value``, of independent parts that lie so far from what is expected of each: ``residuals``.
 
     The standard error is ``sqrt(sum(r²))``, the skewness ``sqrt(n (n - 1)) / (n - 2) * sum(r³) / sum(r²)^1.5``, 0 for
     fewer than three: of a mean the usual unbiased third moment over the cube of the standard deviation and ``sqrt(n)``.
@@ -208,7 +212,7 @@ def estimate_sum(
 
 
 def estimate_ratio(numerators: Sequence[float], denominators: Sequence[float], *, alike: float = 1.0) -> Estimated:
-    """``sum(x) / sum(w)`` over pairs that are independent of each other: the ratio estimator.
+    """Return ``sum(x) / sum(w)`` over pairs that are independent of each other: the ratio estimator.
 
     (W. G. Cochran, Sampling Techniques, 3rd ed., 1977, chapter 6.) With the ratio r and each pair's share h of sum(w)
     the standard error is ``sqrt(sum((x - r w)² / (1 - h))) / sum(w)``: HC2 of a regression of x on w through the origin
@@ -240,7 +244,8 @@ def estimate_ratio(numerators: Sequence[float], denominators: Sequence[float], *
 
 
 def _degrees_of_freedom(sizes: Sequence[float], total: float, alike: float) -> float:
-    """Of the sum of ``(x - r w)² / (1 - h)``: ``trace(A)² / trace(A²)``, A its matrix times the covariance of x.
+    """Return the degrees of freedom of the sum of ``(x - r w)² / (1 - h)``: ``trace(A)² / trace(A²)``, A its matrix
+    times the covariance of x.
 
     The matrix has one row for each pair, and its traces are sums over the pairs, each distinct size being taken once.
     """
@@ -280,7 +285,7 @@ def bootstrap_of_sums(
     num_resamples: int = NUM_RESAMPLES,
     seed: int = _SEED,
 ) -> Bootstrapped | None:
-    """The percentile bootstrap of a statistic of column sums (B. Efron, 1979, doi:10.1214/aos/1176344552).
+    """Return the percentile bootstrap of a statistic of column sums (B. Efron, 1979, doi:10.1214/aos/1176344552).
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
     with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
@@ -308,7 +313,8 @@ def bootstrap_of_counts(
     num_resamples: int = NUM_RESAMPLES,
     seed: int = _SEED,
 ) -> Bootstrapped | None:
-    """``bootstrap_of_sums`` for a statistic that sums do not give: it takes how often each of ``n`` samples is drawn.
+    """Return ``bootstrap_of_sums`` for a statistic that sums do not give: it takes how often each of ``n`` samples is
+    drawn.
 
     The draws are the same as those for a table of as many rows.
     """
@@ -322,7 +328,9 @@ def bootstrap_of_counts(
 
 
 def _resamples(n: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.integer]]:
-    """How often each of ``n`` samples is drawn, a row for each resample; so many rows at a time as memory may hold."""
+    """Return how often each of ``n`` samples is drawn, a row for each resample; so many rows at a time as memory may
+    hold.
+    """
     import numpy as np
 
     at_once = max(1, _MAX_HELD // n)
@@ -336,7 +344,7 @@ def _resamples(n: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.int
 
 @lru_cache(maxsize=4)
 def _kept_resamples(n: int, num_resamples: int, seed: int) -> tuple[NDArray[np.integer], ...]:
-    """The same for few samples, kept: a suite's categories have the same few sizes again and again."""
+    """Return the same for few samples, kept: a suite's categories have the same few sizes again and again."""
     (counts,) = _resamples(n, num_resamples, seed)
     at_once = max(1, _MAX_UNTHREADED // n)
     return tuple(counts[start : start + at_once].astype("int32") for start in range(0, num_resamples, at_once))
@@ -356,7 +364,7 @@ def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None
 
 
 def t_quantile(degrees_of_freedom: float, confidence: float) -> float:
-    """How many standard errors an interval of Student's t reaches to either side of its centre."""
+    """Return how many standard errors an interval of Student's t reaches to either side of its centre."""
     # scipy.special holds the quantile and loads in half the time of scipy.stats.
     from scipy.special import stdtrit
 
@@ -365,7 +373,7 @@ def t_quantile(degrees_of_freedom: float, confidence: float) -> float:
 
 
 def normal_quantile(confidence: float) -> float:
-    """How many standard errors an interval of the normal distribution reaches to either side of its centre."""
+    """Return how many standard errors an interval of the normal distribution reaches to either side of its centre."""
     _check_confidence(confidence)
     return NormalDist().inv_cdf((1 + confidence) / 2)
 
@@ -376,6 +384,6 @@ def _check_confidence(confidence: float) -> None:
 
 
 def check_finite(values: Sequence[float]) -> None:
-    """``ValueError`` for a value that is not finite: nothing is averaged over it."""
+    """Raise ``ValueError`` for a value that is not finite: nothing is averaged over it."""
     for value in filterfalse(math.isfinite, values):
         raise ValueError(f"found {value} among the values: nothing is averaged over it")

@@ -44,7 +44,7 @@ class NullDistribution:
     tolerance: float
 
     def p_at_least(self, observed: float) -> float:
-        """The p-value of ``observed``: how likely it is to see as much, or more.
+        """Return the p-value of ``observed``: how likely it is to see as much, or more.
 
         Of draws ``(1 + count) / (1 + draws)``, which is never too small (B. Phipson and G. K. Smyth, 2010,
         doi:10.2202/1544-6115.1585).
@@ -57,13 +57,13 @@ class NullDistribution:
         return (1 + int(reached.sum())) / (1 + self.num_draws)
 
     def share_beyond(self, bound: float) -> float:
-        """How much of the distribution lies above ``bound``."""
+        """Return how much of the distribution lies above ``bound``."""
         beyond = self.values > bound + self.tolerance
         return float(beyond.mean() if self.weights is None else self.weights[beyond].sum())
 
 
 def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
-    """The sum of the magnitudes, each with a sign of its own by chance.
+    """Return the sum of the magnitudes, each with a sign of its own by chance.
 
     Exact where they are multiples of one step (right and wrong answers, by cluster or averaged over epochs too) and
     where they are few; else ``min_draws`` draws with a fixed seed, which do not depend on the order.
@@ -88,7 +88,7 @@ def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
 def swapped_values(
     first: Numbers, second: Numbers, statistic: Callable[[Numbers, Numbers], Numbers], min_draws: int
 ) -> NullDistribution:
-    """``statistic`` of two rows of sums, where each unit's rows are exchanged by chance between the two sides.
+    """Return ``statistic`` of two rows of sums, where each unit's rows are exchanged by chance between the two sides.
 
     ``first`` and ``second`` hold one row for each unit. ``statistic`` takes two tables, of one row of sums for each
     exchange, and gives a number for each; exchanging the two arguments must change its sign. Where it has no value
@@ -124,7 +124,9 @@ def swapped_values(
 
 
 def _in_order(pairs: Numbers) -> tuple[Numbers, Numbers]:
-    """Each unit's two rows, the smaller one first; the units in an order that does not depend on how they came."""
+    """Return each unit's two rows, the smaller one first; the units in an order that does not depend on how they
+    came.
+    """
     import numpy as np
 
     first, second = pairs
@@ -139,7 +141,7 @@ def _in_order(pairs: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _steps(sizes: Numbers) -> NDArray[np.int64] | None:
-    """The sizes as multiples of one step; None where they are none, or where the sums would span too many."""
+    """Return the sizes as multiples of one step; None where they are none, or where the sums would span too many."""
     import numpy as np
 
     relative = sizes / sizes[-1]
@@ -155,7 +157,9 @@ def _steps(sizes: Numbers) -> NDArray[np.int64] | None:
 
 
 def _convolved(steps: NDArray[np.int64], total: float) -> tuple[Numbers, Numbers]:
-    """Values and weights of the sum of whole numbers with random signs: of each number a binomial distribution."""
+    """Return values and weights of the sum of whole numbers with random signs: of each number a binomial
+    distribution.
+    """
     import numpy as np
     from scipy.special import gammaln
 
@@ -174,7 +178,9 @@ def _convolved(steps: NDArray[np.int64], total: float) -> tuple[Numbers, Numbers
 
 
 def _drawn(sizes: Numbers, num_draws: int) -> Numbers:
-    """Sums under random signs. Eight sizes have 256 sums, which are computed once: a random byte picks one of them."""
+    """Draw sums under random signs. Eight sizes have 256 sums, which are computed once: a random byte picks one of
+    them.
+    """
     import numpy as np
 
     eights = np.append(sizes, np.zeros(-len(sizes) % 8)).reshape(-1, 8)

@@ -22,7 +22,7 @@ _NUM_HALVINGS = 60
 
 
 def paired_proportions_interval(gained: int, lost: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Tango's score interval of the difference of two proportions over the same ``n`` pairs, as (low, high).
+    """Return Tango's score interval of the difference of two proportions over the same ``n`` pairs, as (low, high).
 
     ``gained`` pairs are 0 and then 1, ``lost`` pairs 1 and then 0. It holds every difference that a score test would
     not reject (T. Tango, 1998, Statistics in Medicine 17:891); of no difference, that test is McNemar's without
@@ -38,7 +38,7 @@ def paired_proportions_interval(gained: int, lost: int, n: int, confidence: floa
 def flips_interval(
     differences: Sequence[float], clusters: Sequence[int] | None = None, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """The interval of the mean of differences that are -1, 0 or 1, as (low, high).
+    """Return the interval of the mean of differences that are -1, 0 or 1, as (low, high).
 
     ``paired_proportions_interval``, over as many pairs as the clusters are worth (``clustered.worth_of``) and with the
     quantile of t, where ``clusters[i]`` is the cluster of ``differences[i]``; ``ValueError`` for fewer than
@@ -63,7 +63,7 @@ def flips_interval(
 
 
 def _upper_limit(gained: float, lost: float, n: float, z: float) -> float:
-    """The greatest difference that the score test does not reject; the counts need be no whole numbers."""
+    """Return the greatest difference that the score test does not reject; the counts need be no whole numbers."""
     low, high = (gained - lost) / n, 1.0
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
@@ -75,7 +75,7 @@ def _upper_limit(gained: float, lost: float, n: float, z: float) -> float:
 
 
 def _is_rejected(difference: float, gained: float, lost: float, n: float, z: float) -> bool:
-    """Whether the pairs lie more than z standard errors from ``difference``, which is above what they show.
+    """Return whether the pairs lie more than z standard errors from ``difference``, which is above what they show.
 
     The standard error is that of the likeliest proportions with this difference: ``q`` is the share of pairs lost.
     """

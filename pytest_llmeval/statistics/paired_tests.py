@@ -54,7 +54,9 @@ class PairedTest:
 
     @property
     def p_two_sided(self) -> float:
-        """How likely so large a difference is, either way: where nothing has changed, both ways are as likely."""
+        """Return how likely so large a difference is, either way: where nothing has changed, both ways are as
+        likely.
+        """
         return min(1.0, 2 * min(self.p_drop, self.p_improved))
 
 
@@ -80,13 +82,15 @@ class PairedValues:
     margin: float = 0.0
 
     def gains(self) -> list[float]:
-        """Each sample's difference, more is better. ``ValueError`` for sequences of two lengths."""
+        """Return each sample's difference, more is better. ``ValueError`` for sequences of two lengths."""
         if self.higher_is_better:
             return [after - before for before, after in zip(self.first, self.second, strict=True)]
         return [before - after for before, after in zip(self.first, self.second, strict=True)]
 
     def test(self, min_draws: int) -> PairedTest:
-        """Exact McNemar for right and wrong without clusters, else the sign-flip test (R. A. Fisher, 1935)."""
+        """Test by exact McNemar for right and wrong without clusters, else by the sign-flip test (R. A. Fisher,
+        1935).
+        """
         import numpy as np
 
         gains, clusters = self.gains(), self.clusters
@@ -116,11 +120,11 @@ class PairedSums:
     margin: float = 0.0
 
     def gain(self) -> float | None:
-        """The metric's difference, more is better; None where it has no value in one of the runs."""
+        """Return the metric's difference, more is better; None where it has no value in one of the runs."""
         return self._gain(self._units(self.first), self._units(self.second))
 
     def test(self, min_draws: int) -> PairedTest:
-        """The swap test. ``ValueError`` where the metric has no value in one of the runs."""
+        """Test by swaps. ``ValueError`` where the metric has no value in one of the runs."""
         first, second = self._units(self.first), self._units(self.second)
         observed = self._gain(first, second)
         if observed is None:
@@ -140,7 +144,7 @@ class PairedSums:
         return found if math.isfinite(found) else None
 
     def _gains(self, first: Numbers, second: Numbers) -> Numbers:
-        """Of tables of sums, one row for each number; not finite where there is none."""
+        """Return the gains of tables of sums, one row for each number; not finite where there is none."""
         import numpy as np
 
         before, after = self.values(first), self.values(second)
@@ -150,7 +154,7 @@ class PairedSums:
 
 
 def row_by_row(value: Callable[[Sequence[float]], float | None]) -> Callable[[Numbers], Numbers]:
-    """``PairedSums.values`` by a function of one row of sums, which gives None where there is no value."""
+    """Return ``PairedSums.values`` by a function of one row of sums, which gives None where there is no value."""
 
     def values(table: Numbers) -> Numbers:
         import numpy as np
@@ -162,7 +166,7 @@ def row_by_row(value: Callable[[Sequence[float]], float | None]) -> Callable[[Nu
 
 
 def mcnemar(num_worse: int, num_better: int, *, bound: float = 0.0) -> PairedTest:
-    """Exact McNemar, one-sided: of the samples that flipped, each is as likely to have become worse as better.
+    """Test by exact McNemar, one-sided: of the samples that flipped, each is as likely to have become worse as better.
 
     (Q. McNemar, 1947, doi:10.1007/BF02295996; the binomial distribution in closed form.) ``bound`` is the margin times
     the number of samples. ``ValueError`` for counts below 0.
@@ -224,12 +228,14 @@ def run_family(family: Sequence[Paired], alpha: float) -> list[FamilyTest]:
 
 
 def draws_for(family: int, alpha: float) -> int:
-    """How many draws a test that is not exact takes, as one of ``family`` tests at the level ``alpha`` together."""
+    """Return how many draws a test that is not exact takes, as one of ``family`` tests at the level ``alpha``
+    together.
+    """
     return math.ceil(_DRAWS_PER_LEVEL * family / alpha)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Each p-value adjusted by Holm's step-down procedure, in the order in which they were given.
+    """Return each p-value adjusted by Holm's step-down procedure, in the order in which they were given.
 
     ``max over j <= i of min(1, (m - j) p_(j))`` with the ``m`` p-values in rising order, j from 0 (S. Holm, A simple
     sequentially rejective multiple test procedure, 1979). Whatever depends on what, the chance that any true null

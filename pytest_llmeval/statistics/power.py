@@ -22,7 +22,7 @@ _REACH = 7.5
 
 
 def smallest_drop_of_mcnemar(n: int, discordance: float, level: float, power: float = POWER) -> float | None:
-    """The smallest drop of accuracy that McNemar's exact one-sided test finds with this power, of ``n`` samples.
+    """Return the smallest drop of accuracy that McNemar's exact one-sided test finds with this power, of ``n`` samples.
 
     ``discordance`` is the share of samples that flip either way; a drop beyond it raises it, all flips then being for
     the worse. Correct to 1e-4, rounded up; None where even a drop of 1 is not found, of too few samples.
@@ -40,7 +40,7 @@ def smallest_drop_of_mcnemar(n: int, discordance: float, level: float, power: fl
 
 
 def mcnemar_power(n: int, discordance: float, drop: float, level: float) -> float:
-    """How likely McNemar's exact one-sided test at ``level`` is to find a true ``drop`` of ``n`` samples.
+    """Return how likely McNemar's exact one-sided test at ``level`` is to find a true ``drop`` of ``n`` samples.
 
     The number of flipped samples is binomial with probability ``max(discordance, drop)``, and each of them became worse
     with probability ``(1 + drop / discordance) / 2``: summed over both, without the normal approximation of R. J.
@@ -64,7 +64,7 @@ def mcnemar_power(n: int, discordance: float, drop: float, level: float) -> floa
 
 
 def smallest_drop_of_mean(stderr: float | None, level: float, power: float = POWER) -> float | None:
-    """The smallest drop of a mean that a one-sided test finds with this power, in the metric's unit.
+    """Return the smallest drop of a mean that a one-sided test finds with this power, in the metric's unit.
 
     ``(z(1 - level) + z(power)) * stderr`` with the standard error of the paired difference (of clusters, theirs): the
     normal approximation. None where there is none.
@@ -76,7 +76,7 @@ def smallest_drop_of_mean(stderr: float | None, level: float, power: float = POW
 
 @lru_cache(maxsize=8)  # a search tries many drops that leave the number of flipped samples as it is
 def _worse_needed(fewest: int, most: int, level: float) -> NDArray[np.int64]:
-    """Of ``fewest``, …, ``most`` flipped samples, how many must have become worse for ``p <= level``.
+    """Return how many of ``fewest``, …, ``most`` flipped samples must have become worse for ``p <= level``.
 
     One more than all of them where no number is enough: k flips with ``0.5 ** k > level`` are never significant.
     """

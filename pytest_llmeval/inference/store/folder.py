@@ -59,7 +59,7 @@ _SYNC_AFTER = 64
 
 _MOST_OPEN = 32
 _LOOKING = 20
-"""Of the time since the last look at the folder, one part in so many may go into the next one."""
+"""The part of the time since the last look at the folder, one in so many, that may go into the next one."""
 _BUFFER_BYTES = 1 << 20
 _AHEAD_S = 60.0
 _TICK_S = 1e-6
@@ -69,17 +69,17 @@ _BEFORE_S = 2e-6
 
 
 def new_name(suffix: str = ".jsonl") -> str:
-    """Of a file that no other process has."""
+    """Return a name of a file that no other process has."""
     return f"replies-{secrets.token_hex(8)}{suffix}"
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files of replies, in the order of their names; links are not followed. Raises ``OSError``."""
+    """Return the files of replies, in the order of their names; links are not followed. Raises ``OSError``."""
     return _files(folder, _NAME)
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """What a killed process has left unfinished. Raises ``OSError``."""
+    """Return what a killed process has left unfinished. Raises ``OSError``."""
     return _files(folder, _TEMPORARY)
 
 
@@ -90,7 +90,7 @@ def _files(folder: Path, name: re.Pattern[str]) -> list[Path]:
 
 
 def other_file(folder: Path) -> str | None:
-    """The name of a file that no store has; None where there is none. Raises ``OSError``."""
+    """Return the name of a file that no store has; None where there is none. Raises ``OSError``."""
     ours = (_NAME, _TEMPORARY)
     others = (
         name
@@ -129,7 +129,8 @@ _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 
 
 def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
-    """That other users may read or write in the folder, and the remedy; None where they may not, or none is known.
+    """Return a text that other users may read or write in the folder, and the remedy; None where they may not, or none
+    is known.
 
     ``called`` is what the user calls the folder.
     """
@@ -142,7 +143,9 @@ def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
 
 
 def create_file(path: Path) -> FileIO:
-    """A new file for this user alone, unbuffered: what is written is with the kernel, and survives this process."""
+    """Return a new file for this user alone, unbuffered: what is written is with the kernel, and survives this
+    process.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
     return FileIO(os.open(path, flags, 0o600), "ab")
 
@@ -155,7 +158,8 @@ def write_whole(file: FileIO, data: bytes) -> None:
 
 
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """The whole lines of a file from ``start`` on, each with its offset; None for one that is longer than any of ours.
+    """Return the whole lines of a file from ``start`` on, each with its offset; None for one that is longer than any of
+    ours.
 
     What has no newline yet is left for later.
     """
@@ -174,7 +178,8 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None
 
 
 def order_of(time_of_reply: float, now: float) -> float:
-    """Of several replies to one question that of the highest number counts: the newest one.
+    """Return the number by which replies to one question are ordered: that of the highest counts, which is the newest
+    one.
 
     One from a time to come was written by a clock that was wrong, and gives way to any other.
     """
@@ -182,7 +187,7 @@ def order_of(time_of_reply: float, now: float) -> float:
 
 
 def new_session() -> str:
-    """Of a session that no other has."""
+    """Return the name of a session, which no other has."""
     return secrets.token_hex(8)
 
 
@@ -239,19 +244,21 @@ class Store:
 
     @property
     def flaws(self) -> StoreFlaws:
-        """Which files cannot be read now, and how many damaged lines were passed over."""
+        """Return which files cannot be read now, and how many damaged lines were passed over."""
         with self._locked():
             return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
 
     def _locked(self) -> threading.RLock:
-        """The lock; after a fork a new one, since a thread that is not here may hold the old one, and new files."""
+        """Return the lock; after a fork a new one, since a thread that is not here may hold the old one, and new
+        files.
+        """
         if self._process != os.getpid():
             self._lock = threading.RLock()
             self._forget_files()
         return self._lock
 
     def look_again(self) -> None:
-        """``read_new``, where it would not take much of the time: of slow disks not each time."""
+        """Do what ``read_new`` does, where it would not take much of the time: of slow disks not each time."""
         started = time.monotonic()
         if started >= self._next_look:
             self.read_new()
@@ -312,7 +319,9 @@ class Store:
         self._rows[head.key] = len(self._times) - 1
 
     def find(self, question: Question) -> Line | None:
-        """The newest reply to a question, which is compared with the one that is kept; None where there is none."""
+        """Return the newest reply to a question, which is compared with the one that is kept; None where there is
+        none.
+        """
         with self._locked():
             row = self._rows.get(int(question.key[:16], 16))
             if row is None or not (self._is_ours[row] or self._may_reuse(self._times[row])):
@@ -360,7 +369,7 @@ class Store:
             return times
 
     def _time_for(self, question: Question) -> float:
-        """Now, or just behind the newest reply to this question."""
+        """Return the time of now, or just behind the newest reply to this question."""
         now, row = time.time(), self._rows.get(int(question.key[:16], 16))
         newest = 0.0 if row is None else order_of(self._times[row], now)
         return round(max(now, newest + _TICK_S), 6)
@@ -383,7 +392,7 @@ class Store:
                     self._paths[self._own_number].unlink()
 
     def _append(self, head: Head, data: bytes) -> bool:
-        """Whether the line was written; if not, ``problem`` says why."""
+        """Return whether the line was written; if not, ``problem`` says why."""
         assert self._own is not None
         offset = self._ends[self._own_number]
         try:
@@ -412,7 +421,7 @@ class Store:
                 os.fsync(self._own.fileno())
 
     def _forget_files(self) -> None:
-        """In a process that was forked: its parent's files are its parent's."""
+        """Forget the files of the parent in a process that was forked."""
         for file in (*self._open.values(), *filter(None, [self._own])):
             with suppress(OSError):
                 file.close()
@@ -427,7 +436,9 @@ class Store:
 
 
 def _is_gone(file: FileIO) -> bool:
-    """Whether the file has no name any more. On a network disk, where another machine has removed it, asking fails."""
+    """Return whether the file has no name any more. On a network disk, where another machine has removed it, asking
+    fails.
+    """
     try:
         return os.fstat(file.fileno()).st_nlink == 0
     except OSError:

@@ -1,4 +1,4 @@
-"""What is kept of one reply: a line of JSON, under a key made of everything that decides the reply.
+"""One reply as it is kept: a line of JSON, under a key made of everything that decides the reply.
 
 In the key are the format, the model, and the request with all its settings, its seed and its epoch. Not in the key is
 what decides no reply: the suite, its scorer, retries, time limits, sizes of batches, workers. A line begins with its
@@ -70,7 +70,8 @@ _URLS = "urls"
 
 
 def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
-    """SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and versions.
+    """Return SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and
+    versions.
 
     Where it has no fingerprint of its own, also its name and the first server that it stands behind; ``more`` is what
     else decides its replies. Our version is in it, as we turn requests into tokens. Workers take the GPUs in turn: the
@@ -100,7 +101,7 @@ def _version() -> str:
 
 
 def _as_json(value: object) -> object:
-    """What JSON does not know: a turn of a chat, and numbers of numpy or torch. Raises ``ModelError``."""
+    """Return what JSON does not know: a turn of a chat, and numbers of numpy or torch. Raises ``ModelError``."""
     if isinstance(value, Message):
         return {"role": value.role, "content": value.content}
     plain = as_builtin(value)
@@ -135,7 +136,7 @@ class Question:
 
 
 def _request_to_json(request: StoredRequest) -> dict[str, Any]:
-    """Every field, so that a field which is added later, or by a subclass, is in the key without further ado."""
+    """Return every field, so that a field which is added later, or by a subclass, is in the key without further ado."""
     if isinstance(request, AuditRequest):
         return {"kind": _AUDIT, "keys": request.keys}
     kind, names = kind_of(request), _fields_of(request)
@@ -176,7 +177,7 @@ _OF_LINE = ("asked_at", "kept_as")
 
 
 def is_keepable(request: Request, response: Response) -> bool:
-    """Whether a reply is all that was asked for: see ``RequestKind``."""
+    """Return whether a reply is all that was asked for: see ``RequestKind``."""
     return kind_of(request).is_whole(request, response)
 
 
@@ -201,7 +202,7 @@ def identity_of(session: str, time: float) -> str:
 
 
 class Head(NamedTuple):
-    """What an index has to know of a line. ``key`` are the first 16 hex digits of the key, as a number."""
+    """The part of a line that an index has to know. ``key`` are the first 16 hex digits of the key, as a number."""
 
     key: int
     time: float
@@ -229,7 +230,8 @@ _LATER: Mapping[str, object] = {
 
 
 def encode_line(line: Line) -> bytes:
-    """A JSON object of crc, time, session, key, model, request, name and reply, in this order, in ASCII with a newline.
+    """Return a JSON object of crc, time, session, key, model, request, name and reply, in this order, in ASCII with a
+    newline.
 
     Raises ``ValueError`` for a number that JSON does not have.
     """
@@ -246,7 +248,7 @@ def encode_line(line: Line) -> bytes:
 
 
 def read_head(line: bytes) -> Head | None:
-    """None for a line that is damaged, or none of ours."""
+    """Return the head of a line; None for a line that is damaged, or none of ours."""
     if line[_CHECKSUM] != b"%08x" % zlib.crc32(line[_CHECKED:-1]) or line[-1:] != b"\n":
         return None
     try:
@@ -256,7 +258,7 @@ def read_head(line: bytes) -> Head | None:
 
 
 def read_reply(line: bytes, question: Question) -> Line:
-    """The reply to a question. Raises ``ValueError`` for a line that is damaged, or that answers another one."""
+    """Return the reply to a question. Raises ``ValueError`` for a line that is damaged, or that answers another one."""
     head = f'"{question.key}","model":"{question.model}","request":{question.text},'.encode("ascii")
     start = _KEY.start - 1
     if read_head(line) is None or line[start : start + len(head)] != head:
@@ -265,7 +267,9 @@ def read_reply(line: bytes, question: Question) -> Line:
 
 
 def decode_line(line: bytes) -> Line:
-    """What ``encode_line`` was given. Raises ``ValueError`` for a line that is damaged, or of another version."""
+    """Return what ``encode_line`` was given. Raises ``ValueError`` for a line that is damaged, or of another
+    version.
+    """
     if read_head(line) is None:
         raise ValueError("its checksum is wrong")
     try:

@@ -48,7 +48,7 @@ _NUM_RECENT = 4096
 
 
 def with_store(model: Model, store: Store, *more: str) -> Model:
-    """The model, asked through the store. ``more`` decides its replies besides its identity.
+    """Return the model, asked through the store. ``more`` decides its replies besides its identity.
 
     One that is asked by sample (a file of replies, guessing) is returned as it is: what it is asked is no prompt, and
     it has its answers at hand.
@@ -69,7 +69,7 @@ class StoredModel(UniformBackend):
     has_stops_behind_reasoning = True  # the model itself has been asked once more where it is not so
 
     def __init__(self, model: object, store: Store, *more: str, audited: Callable[[], object] | None = None) -> None:
-        """``more`` decides replies besides the model's identity.
+        """Make a stored model. ``more`` decides replies besides the model's identity.
 
         ``audited`` gives the model that answers where an audit has chosen it; called before the first request that is
         not in the store.
@@ -93,7 +93,7 @@ class StoredModel(UniformBackend):
 
     @cached_property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """The model's own, which says in ``details`` whether replies are found again."""
+        """Return the model's own, which says in ``details`` whether replies are found again."""
         identity = identify(self._model)
         stored = "replies are kept and reused" if self._reuses else f"replies are kept, not reused: {self._why_unknown}"
         known: dict[str, JSON] = {IS_KNOWN: True} if self._why_unknown is None else {}
@@ -101,7 +101,9 @@ class StoredModel(UniformBackend):
 
     @property
     def server_use(self) -> ServerUse:
-        """The model's own, with who gave the replies that were found. ``AttributeError`` where it is behind none."""
+        """Return the model's own, with who gave the replies that were found. ``AttributeError`` where it is behind
+        none.
+        """
         use: ServerUse = self._model.server_use  # type: ignore[attr-defined]
         return use + self._reused
 
@@ -125,7 +127,7 @@ class StoredModel(UniformBackend):
 
     @cached_property
     def _why_unknown(self) -> str | None:
-        """Why it is not known whether the model is the one that it was; None where it is."""
+        """Return why it is not known whether the model is the one that it was; None where it is."""
         if identify(self._model).fingerprint is None:
             return "the model has no fingerprint"
         why = getattr(self._model, "why_weights_may_change", None)
@@ -160,7 +162,7 @@ class StoredModel(UniformBackend):
         asked = [places[name][0] for name in missing]
 
         def keep(found: Mapping[int, Response | Failed | None]) -> None:
-            """Of each reply what the model said first: it is in the store."""
+            """Keep of each reply what the model said first: it is in the store."""
             new: dict[str | int, tuple[Request, Question, Response | Failed]] = {}
             for number, answer in found.items():
                 name, request, question = missing[number], requests[asked[number]], questions[asked[number]]
@@ -188,7 +190,7 @@ class StoredModel(UniformBackend):
                 self._take_back(question, kept.reply)
 
     def _shared(self, questions: Sequence[Question]) -> list[str | int]:
-        """What is the same for the questions of one call that share a reply."""
+        """Return what is the same for the questions of one call that share a reply."""
         return [question.key if self._reuses else place for place, question in enumerate(questions)]
 
     @cached_property
@@ -196,7 +198,7 @@ class StoredModel(UniformBackend):
         return self._model if self._audited is None else self._audited()
 
     def _found(self, requests: Sequence[Request], questions: Sequence[Question]) -> dict[str, Response]:
-        """The replies that the store has, by key, those that other processes have added by now included."""
+        """Return the replies that the store has, by key, those that other processes have added by now included."""
         if not self._reuses:
             return {}
         pairs = list(zip(requests, questions, strict=True))
@@ -229,7 +231,7 @@ class StoredModel(UniformBackend):
 
     @cached_property
     def _prices(self) -> Callable[[GenerateResponse], float | None] | None:
-        """What says what a reply costs, where that is the session's affair and not the reply's own."""
+        """Return what says what a reply costs, where that is the session's affair and not the reply's own."""
         return getattr(self._model, "cost_of", None)
 
     def _priced(self, response: Response) -> Response:
@@ -244,7 +246,7 @@ class StoredModel(UniformBackend):
         return replace(response, cost=None)
 
     def _kept(self, answered: Sequence[tuple[Request, Question, Response | Failed]]) -> list[Response | Failed]:
-        """The answers, those that could be kept with the time at which they were asked."""
+        """Return the answers, those that could be kept with the time at which they were asked."""
         keepable = [
             (place, question, answer)
             for place, (request, question, answer) in enumerate(answered)
@@ -271,7 +273,9 @@ class StoredModel(UniformBackend):
         return [] if len(found) == _NUM_RECENT else found
 
     def _audit(self, requests: Sequence[Request]) -> tuple[object, EngineUse]:
-        """What the model's own audit found, as the store has it: the model runs only once something is missing."""
+        """Return what the model's own audit found, as the store has it: the model runs only once something is
+        missing.
+        """
         keys = tuple(Question(self._fingerprint, request).key for request in requests)
         question = Question(self._fingerprint, AuditRequest(keys))
         audit = cast("Callable[[Sequence[Request]], tuple[object, EngineUse]]", self._model.audit)  # type: ignore[attr-defined]
@@ -283,7 +287,7 @@ class StoredModel(UniformBackend):
         return self._engine(use, lambda: answerer), use
 
     def _engine(self, use: EngineUse, answerer: Callable[[], object]) -> StoredModel:
-        """The model as this engine computes it, whose numbers are not those of another one."""
+        """Return the model as this engine computes it, whose numbers are not those of another one."""
         return type(self)(self._model, self._store, *self._more, use.engine, audited=answerer)
 
 

@@ -1,4 +1,4 @@
-"""What the ``llmeval store`` command does with a store: look at it, check it, make it smaller.
+"""The work of the ``llmeval store`` command on a store: look at it, check it, make it smaller.
 
 A file is never changed in its place: what is to stay is copied into a new one, which is whole before the others go. A
 file that grows meanwhile, as another process writes to it, stays.
@@ -47,7 +47,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a store holds: its files with their bytes, the newest reply to each question, and what lies there besides.
+    """The contents of a store: its files with their bytes, the newest reply to each question, and what lies there
+    besides.
 
     ``ends`` is how many bytes of each file are whole lines: what was read of it.
     ``num_replaced`` replies gave way to newer ones. ``num_damaged`` lines cannot be read, and ``num_torn`` files end
@@ -64,7 +65,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """What ``clear`` has done: what it found, which of that it removed, and how many files stay as they have grown."""
+    """The outcome of ``clear``: what it found, which of that it removed, and how many files stay as they have grown."""
 
     found: Survey
     gone: set[Entry]
@@ -113,7 +114,9 @@ def _name(line: bytes) -> str:
 
 
 def damages(folder: Path) -> Iterator[str]:
-    """Each line that holds no reply, as ``file:line: why``. Raises ``LLMEvalError`` where the store cannot be read."""
+    """Return each line that holds no reply, as ``file:line: why``. Raises ``LLMEvalError`` where the store cannot be
+    read.
+    """
     with _explained(folder):
         for path in data_files(folder):
             with suppress(FileNotFoundError), path.open("rb") as file:
@@ -188,7 +191,8 @@ def _write_file(folder: Path, lines: Iterable[bytes]) -> None:
 
 
 def _removed(path: Path, end: int, folder: Path) -> bool:
-    """Whether the file is gone, now or before; not where it has lines behind ``end``, as a session is writing to it.
+    """Return whether the file is gone, now or before; not where it has lines behind ``end``, as a session is writing to
+    it.
 
     A line that was written between the look and the removal is copied. A session sees at its next line that its file
     is gone, and writes that line to another one.

@@ -53,7 +53,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """What is known of a model's attention.
+    """Facts about a model's attention.
 
     ``full``: every layer reads all earlier positions. ``windowed``: some layers read a window of them. ``other``:
     neither, or not known. ``reason`` says it in words. ``layer_types`` are the keys of the mapping of masks that the
@@ -69,7 +69,7 @@ class Attention:
 
 
 def attention_of(config: Mapping[str, Any]) -> Attention:
-    """The attention of the model that ``config`` describes."""
+    """Return the attention of the model that ``config`` describes."""
     if config.get("is_encoder_decoder"):
         return _other("an encoder-decoder model")
     return _with_rotary(config, _by_layers(config))
@@ -91,7 +91,7 @@ def _by_layers(config: Mapping[str, Any]) -> Attention:
 
 
 def tells_layers(config: Mapping[str, Any]) -> bool:
-    """Whether a raw ``config.json`` says what kinds of layers there are.
+    """Return whether a raw ``config.json`` says what kinds of layers there are.
 
     What a published file leaves out, transformers fills in when it loads the model.
     """
@@ -118,7 +118,7 @@ def _one_mask(config: Mapping[str, Any]) -> Attention:
 
 
 def _layer_types(config: Mapping[str, Any]) -> list[str]:
-    """What the config says of each layer; a file that was written by hand may say anything."""
+    """Return what the config says of each layer; a file that was written by hand may say anything."""
     found = config.get("layer_types")
     return [str(kind) for kind in found] if isinstance(found, list | tuple) else []
 
@@ -141,7 +141,9 @@ def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
 
 
 def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
-    """Rotary angles that depend on the longest position of a call bind the tree to calls that stay below the switch."""
+    """Return the attention bound to calls below the switch of its rotary angles, where these depend on the longest
+    position of a call.
+    """
     for key in ("rope_parameters", "rope_scaling"):
         for rotary in _rotaries(config.get(key)):
             kind = str(rotary.get("rope_type", rotary.get("type", "default")))
@@ -161,7 +163,7 @@ def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:
 
 
 def _rotaries(parameters: object) -> list[Mapping[str, Any]]:
-    """One set of rotary parameters, or one for each layer type."""
+    """Return one set of rotary parameters, or one for each layer type."""
     if not isinstance(parameters, Mapping):
         return []
     inner = [value for value in parameters.values() if isinstance(value, Mapping)]

@@ -48,18 +48,18 @@ class Row:
 
     @property
     def first_scored(self) -> int:
-        """The first position whose logits are needed."""
+        """Return the first position whose logits are needed."""
         return len(self.tokens) - max(len(continuation) for _, continuation in self.targets)
 
 
 def plan_rows(pairs: Iterable[tuple[int, EncodedPair]]) -> list[Row]:
-    """The distinct inputs of ``(request index, pair)``, in order of first appearance."""
+    """Return the distinct inputs of ``(request index, pair)``, in order of first appearance."""
     targets = group_by(((pair.context + pair.continuation)[:-1], (index, pair.continuation)) for index, pair in pairs)
     return [Row(tokens, tuple(members)) for tokens, members in targets.items()]
 
 
 def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[Row]:
-    """The distinct inputs of encoder and decoder (by request index), those of one context next to each other."""
+    """Return the distinct inputs of encoder and decoder (by request index), those of one context next to each other."""
     by_context = group_by((pair.context, (index, pair.continuation)) for index, pair in pairs.items())
     rows: list[Row] = []
     for context, members in by_context.items():
@@ -122,7 +122,7 @@ def score_texts(
     on_finished: Callable[[Mapping[int, Outcome]], None] | None = None,
     max_tokens_planned: int = _MAX_TOKENS_PLANNED,
 ) -> list[Outcome]:
-    """One response (or ``RequestError``) for each text: the sums over its windows.
+    """Return one response (or ``RequestError``) for each text: the sums over its windows.
 
     ``encode`` gives the token before a text, and the text's tokens; ``score`` returns an outcome for each window under
     its key, and gives them meanwhile to what it is passed, as they are known. ``on_progress`` is that of ``Backend``;
@@ -165,7 +165,9 @@ def _portions(
     outcomes: Sequence[list[Outcome]],
     max_tokens: int,
 ) -> Iterator[list[tuple[int, EncodedPair]]]:
-    """``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; errors go to ``outcomes``."""
+    """Return ``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; errors go to
+    ``outcomes``.
+    """
     portion: list[tuple[int, EncodedPair]] = []
     size = 0
     for index, request in enumerate(requests):
@@ -187,7 +189,7 @@ def _portions(
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of a text: the first error of its windows, else the sums."""
+    """Return the outcome of a text: the first error of its windows, else the sums."""
     windows: list[LoglikelihoodResponse] = []
     for outcome in outcomes:
         if isinstance(outcome, RequestError):
@@ -197,7 +199,7 @@ def _joined(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
-    """The log-likelihood of a text, from those of its windows. A text without tokens has 0, as in lm-eval."""
+    """Return the log-likelihood of a text, from those of its windows. A text without tokens has 0, as in lm-eval."""
     return LoglikelihoodResponse(
         loglikelihood=math.fsum(window.loglikelihood for window in windows),
         num_tokens=sum(window.num_tokens for window in windows),

@@ -107,7 +107,7 @@ def _nested_hint(folder: Path) -> str:
 
 
 def read_config(name: str, folder: Path) -> dict[str, JSON]:
-    """``config.json`` as a mapping; ``ModelError`` where it cannot be read or is not a JSON mapping."""
+    """Return ``config.json`` as a mapping; ``ModelError`` where it cannot be read or is not a JSON mapping."""
     path = folder / CONFIG
     config = _read_json(name, path)
     if not isinstance(config, dict):
@@ -141,7 +141,7 @@ def _check_architecture(name: str, folder: Path, config: Mapping[str, JSON], *, 
 
 
 def _is_known(model_type: JSON) -> bool:
-    """Whether the installed transformers has a folder for this model type; true where that cannot be known."""
+    """Return whether the installed transformers has a folder for this model type; true where that cannot be known."""
     if not isinstance(model_type, str):
         return False
     spec = importlib.util.find_spec("transformers")
@@ -152,7 +152,7 @@ def _is_known(model_type: JSON) -> bool:
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files of ``folder`` that decide how text becomes tokens, sorted by name."""
+    """Return the files of ``folder`` that decide how text becomes tokens, sorted by name."""
     named = (folder / name for name in (_VOCABULARIES + _TOKENIZER_EXTRAS).split())
     return sorted({path for path in named if path.is_file()} | set(folder.glob("*.tiktoken")))
 
@@ -178,7 +178,7 @@ def check_tokenizer(name: str, folder: Path) -> None:
 
 
 def weight_files(folder: Path, *, allow_pickle: bool = False) -> list[Path]:
-    """The files that transformers loads weights from, in its order of preference; [] where there are none."""
+    """Return the files that transformers loads weights from, in its order of preference; [] where there are none."""
     for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (PICKLE, PICKLE_INDEX)):
         if single == PICKLE and not allow_pickle:
             continue
@@ -288,7 +288,7 @@ def check_adapter(name: str, folder: Path, *, allow_pickle: bool) -> None:
 
 
 UNUSED = ("onnx/*", "openvino/*", "*.onnx", "*.h5", "*.ot", "*.msgpack", "*.md", "*.png")
-"""What is not downloaded: the same weights for other libraries, and texts for people."""
+"""Files that are not downloaded: the same weights for other libraries, and texts for people."""
 
 _MODULES = "modules.json"
 _OURS = "sentence_transformers."
@@ -324,7 +324,9 @@ def check_embedder(name: str, folder: Path, *, allow_pickle: bool, trust_remote_
 
 
 def deciding_files(name: str, folder: Path) -> list[tuple[str, Path]]:
-    """The files that decide the embeddings, each with its path in the folder; those of no other copy or library."""
+    """Return the files that decide the embeddings, each with its path in the folder; those of no other copy or
+    library.
+    """
     found = {folder / config for config in _CONFIGS} | {*folder.glob("sentence_*_config.json"), *folder.glob("*.py")}
     found |= {*weight_files(folder, allow_pickle=True), *tokenizer_files(folder)}
     for _, part in _modules(name, folder):
@@ -334,7 +336,7 @@ def deciding_files(name: str, folder: Path) -> list[tuple[str, Path]]:
 
 
 def _modules(name: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The class and the folder of each module."""
+    """Return the class and the folder of each module."""
     path = folder / _MODULES
     try:
         modules = json.loads(path.read_text("utf-8"))

@@ -33,7 +33,7 @@ _KEPT_BYTES_ON_CPU = 256 << 20
 
 
 def resolve_device(requested: str | None = None) -> str:
-    """The device to run on: ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
+    """Return the device to run on: ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
 
     ``requested`` None or ``auto`` picks MPS on Apple silicon, then CUDA, then CPU. Raises ``ModelError`` for a device
     that this machine lacks, naming those that it has, and ``OptionError`` for what torch does not know as a device.
@@ -52,7 +52,7 @@ def resolve_device(requested: str | None = None) -> str:
 
 
 def device_of_worker(device: str, slot: int) -> str:
-    """The device of one of several processes that run models at once, in ``slot`` counted from 0.
+    """Return the device of one of several processes that run models at once, in ``slot`` counted from 0.
 
     ``cuda`` without a number is each of the visible GPUs in turn; every other device is that device.
     """
@@ -80,7 +80,7 @@ def _devices_here() -> str:
 
 
 def resolve_dtype(requested: str | None, device: str, *, quantized: bool = False) -> torch.dtype | str:
-    """What transformers is given as ``dtype``.
+    """Return what transformers is given as ``dtype``.
 
     None is float32 on CPU, where half precision is slow and coarse, and ``"auto"`` (the checkpoint's own) on other
     devices and for quantised weights. Raises ``OptionError`` for an unknown name.
@@ -114,7 +114,7 @@ class Threads:
     """
 
     _set_here: ClassVar[int | None] = None
-    """What torch was last set to. Its threads are the whole process's, so this is, too."""
+    """The number that torch was last set to. Its threads are the whole process's, so this is, too."""
 
     def __init__(self, num_workers: int = 1, *, busy: Busy | None = None) -> None:
         self._busy = Busy() if busy is None else busy
@@ -152,7 +152,7 @@ def available_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _cgroup_quota(cgroup: Path) -> float | None:
-    """Cores' worth of time that the control group allows (version 2's ``cpu.max``, else version 1's files)."""
+    """Return cores' worth of time that the control group allows (version 2's ``cpu.max``, else version 1's files)."""
     try:
         quota, period = (cgroup / "cpu.max").read_text().split()
     except (OSError, ValueError):
@@ -168,7 +168,8 @@ def _cgroup_quota(cgroup: Path) -> float | None:
 
 
 def tokens_in_memory(model: Any) -> int:
-    """Tokens that one forward pass of ``model`` may hold on its device, so that a quarter of what is free suffices.
+    """Return tokens that one forward pass of ``model`` may hold on its device, so that a quarter of what is free
+    suffices.
 
     Reckoned from what a token needs: keys and values in all layers, and the widest activations of one.
     """

@@ -80,13 +80,13 @@ class SentenceEmbedder(Backend):
 
     @property
     def max_length(self) -> int | None:
-        """Tokens that it reads of a text; None where it knows no limit."""
+        """Return tokens that it reads of a text; None where it knows no limit."""
         length = self._model.max_seq_length
         return length if isinstance(length, int) and length <= _LONGEST else None
 
     @functools.cached_property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """What the report says of this model; its first use reads the model's files to hash them."""
+        """Return what the report says of this model; its first use reads the model's files to hash them."""
         dtype = next((str(one.dtype).removeprefix("torch.") for one in self._model.parameters()), None)
         files = deciding_files(self._spec.name, self._folder)
         has_weights = any(path.suffix in (".safetensors", ".bin") for _, path in files)
@@ -134,7 +134,9 @@ class SentenceEmbedder(Backend):
         return answers
 
     def _count(self, text: str) -> int | RequestError:
-        """Tokens of the text with the prompt that the model puts before each; 0 where its tokenizer does not say."""
+        """Return tokens of the text with the prompt that the model puts before each; 0 where its tokenizer does not
+        say.
+        """
         try:
             text.encode()
         except UnicodeEncodeError:

@@ -42,7 +42,9 @@ _BROKEN_CACHE = frozenset({"prophetnet"})
 """``model_type`` of models that raise when they read their own cache, in transformers 5.23."""
 
 _GENERATION_SETTINGS = ("forced_bos_token_id", "bad_words_ids")
-"""What is kept of the checkpoint's generation config: the token of the language to write, tokens that are not text."""
+"""Settings that are kept of the checkpoint's generation config: the token of the language to write, tokens that are not
+text.
+"""
 
 
 class EncoderDecoderEngine(Engine):
@@ -77,7 +79,7 @@ class EncoderDecoderEngine(Engine):
         return [scores.scored() for scores in found]
 
     def _logits(self, rows: Sequence[Row]) -> torch.Tensor:
-        """The decoder's logits (rows, positions, vocabulary), padded on the right."""
+        """Return the decoder's logits (rows, positions, vocabulary), padded on the right."""
         contexts = list(dict.fromkeys(row.context for row in rows))
         device = self._model.device
         input_ids, mask = (tensor.to(device) for tensor in padded(contexts, self._runner.pad_token))
@@ -120,7 +122,9 @@ class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
         return pair
 
     def _check_room(self, num_prompt_tokens: int, num_answer_tokens: int) -> None:
-        """The decoder reads as many tokens as it predicts: the one that starts a text, and all but the last."""
+        """Check that a text fits. The decoder reads as many tokens as it predicts: the one that starts a text, and all
+        but the last.
+        """
         parts: tuple[tuple[Literal["encoder", "decoder"], int], ...] = (
             ("encoder", num_prompt_tokens),
             ("decoder", num_answer_tokens),
@@ -133,7 +137,7 @@ class HuggingFaceEncoderDecoderModel(HuggingFaceModel):
 
 
 def _start_token(spec: ModelSpec, model: Any) -> int:
-    """The token that the decoder is fed first. Raises ``ModelError`` where the checkpoint names none."""
+    """Return the token that the decoder is fed first. Raises ``ModelError`` where the checkpoint names none."""
     config, decoder = model.config, getattr(model.config, "decoder", None)
     for holder, key in (
         (config, "decoder_start_token_id"),

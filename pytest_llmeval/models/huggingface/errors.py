@@ -33,11 +33,11 @@ _BROKEN_DEVICE = (
     "CUBLAS_STATUS_EXECUTION_FAILED",
     "NCCL communicator was aborted",
 )
-"""What CUDA says of errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
+"""Words of CUDA in errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that a device, or the machine, has no memory left."""
+    """Return whether ``error`` says that a device, or the machine, has no memory left."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     text = str(error)
@@ -45,18 +45,18 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_broken(error: BaseException) -> bool:
-    """Whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
+    """Return whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
     text = str(error)
     return isinstance(error, RuntimeError) and any(words in text for words in _BROKEN_DEVICE)
 
 
 def needs_remote_code(error: BaseException) -> bool:
-    """Whether transformers asks for ``trust_remote_code``."""
+    """Return whether transformers asks for ``trust_remote_code``."""
     return "trust_remote_code" in str(error)
 
 
 def cause(error: BaseException, *kinds: type[BaseException]) -> BaseException | None:
-    """The first exception of ``kinds`` among ``error`` and what it was raised from."""
+    """Return the first exception of ``kinds`` among ``error`` and what it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -68,7 +68,7 @@ def cause(error: BaseException, *kinds: type[BaseException]) -> BaseException | 
 
 
 def explain(error: Exception, spec: ModelSpec, settings: ModelSettings) -> ModelError:
-    """The one sentence for what the libraries raised while loading."""
+    """Return the one sentence for what the libraries raised while loading."""
     return model_error(spec.name, _hub_problem(error, spec, settings) or _local_problem(error, spec))
 
 

@@ -10,7 +10,7 @@ __all__ = ["device_in_turn", "num_visible_gpus"]
 
 
 def num_visible_gpus(environment: Mapping[str, str], devices: Path = Path("/dev")) -> int:
-    """How many NVIDIA GPUs a process with this environment may use, on Linux; 0 where that cannot be known.
+    """Return how many NVIDIA GPUs a process with this environment may use, on Linux; 0 where that cannot be known.
 
     ``CUDA_VISIBLE_DEVICES`` lists indices or ids, and ends at the first that is not there, as in CUDA's own reading.
     """
@@ -31,5 +31,5 @@ def num_visible_gpus(environment: Mapping[str, str], devices: Path = Path("/dev"
 
 
 def device_in_turn(device: str, slot: int, num_gpus: int) -> str:
-    """The device of the worker in ``slot``, counted from 0: ``cuda`` without a number is each GPU in turn."""
+    """Return the device of the worker in ``slot``, counted from 0: ``cuda`` without a number is each GPU in turn."""
     return f"cuda:{slot % num_gpus}" if device == "cuda" and num_gpus > 1 else device

@@ -34,12 +34,12 @@ _LONGEST_HUB_ID = 96
 
 
 def demo_folder() -> Path:
-    """The folder of the checkpoint that ships in the package, which ``demo`` means."""
+    """Return the folder of the checkpoint that ships in the package, which ``demo`` means."""
     return Path(__file__).resolve().parents[2] / "demo_model"
 
 
 class Checkpoint(ModelKind):
-    """What the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id.
+    """The part that the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id.
 
     One that is asked for embeddings is a model of sentence-transformers. How the evaluated model is loaded (revision,
     dtype, ``model_args``) is not said of it.
@@ -51,14 +51,14 @@ class Checkpoint(ModelKind):
     model_args = CHECKPOINT_ARGS.keys()
 
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        """The folder of the files, as far as they are on this machine."""
+        """Return the folder of the files, as far as they are on this machine."""
         root, subfolder = self.root_of(spec, settings), settings.model_args.get("subfolder")
         if spec.role == "embedder":
             return root
         return root / subfolder if root is not None and root.is_dir() and isinstance(subfolder, str) else root
 
     def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        """The folder that ``--llm-model-arg subfolder`` lies in."""
+        """Return the folder that ``--llm-model-arg subfolder`` lies in."""
         return Path(spec.location)
 
     def key(self, spec: ModelSpec) -> Hashable:
@@ -107,11 +107,11 @@ class Checkpoint(ModelKind):
         return load_backend(spec, settings)
 
     def hub_id(self, spec: ModelSpec) -> str | None:
-        """What the hub calls it; None for a folder."""
+        """Return what the hub calls it; None for a folder."""
         return None
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """How log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.
+        """Return how log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.
 
         For a model that is not on this machine yet, or whose config cannot be read, that is chosen when it is loaded.
         """
@@ -169,7 +169,7 @@ class Hub(Checkpoint):
         return ModelSpec(name=text, kind=self, location=text)
 
     def root_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        """The snapshot in the hub's cache."""
+        """Return the snapshot in the hub's cache."""
         import huggingface_hub  # takes half a second
 
         revision = None if spec.role == "embedder" else settings.revision
@@ -180,7 +180,9 @@ class Hub(Checkpoint):
         return Path(folder)
 
     def hub_id(self, spec: ModelSpec) -> str:
-        """A bare name among embedders is one of those whom sentence-transformers publishes, as for the library."""
+        """Return what the hub calls it. A bare name among embedders is one of those whom sentence-transformers
+        publishes, as for the library.
+        """
         is_bare = spec.role == "embedder" and "/" not in spec.location
         return f"sentence-transformers/{spec.location}" if is_bare else spec.location
 

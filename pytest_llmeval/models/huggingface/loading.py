@@ -100,7 +100,7 @@ def _load(spec: ModelSpec, settings: ModelSettings, device: str) -> LoadedCheckp
 
 
 def _auto_class(spec: ModelSpec, config: Any) -> Any:
-    """The class of transformers that loads what ``config`` describes."""
+    """Return the class of transformers that loads what ``config`` describes."""
     if getattr(config, "is_encoder_decoder", False):
         own_code = "AutoModelForSeq2SeqLM" in (getattr(config, "auto_map", None) or {})
         if config.model_type not in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES and not own_code:
@@ -114,7 +114,7 @@ def _auto_class(spec: ModelSpec, config: Any) -> Any:
 
 
 def _load_tokenizer(spec: ModelSpec, settings: ModelSettings, common: Mapping[str, Any]) -> tuple[Any, Path | None]:
-    """The tokenizer, and its folder where that is not the model's."""
+    """Return the tokenizer, and its folder where that is not the model's."""
     arguments = dict(common)
     if "add_bos" in settings.model_args:
         arguments["add_bos_token"] = settings.model_args["add_bos"]
@@ -213,7 +213,7 @@ def _quantization_config(spec: ModelSpec, mapping: Mapping[str, JSON]) -> Any:
 
 
 def _fetch_adapter(spec: ModelSpec, settings: ModelSettings) -> Path | None:
-    """The folder of the PEFT adapter that was asked for: the one that was named, or one from the hub."""
+    """Return the folder of the PEFT adapter that was asked for: the one that was named, or one from the hub."""
     adapter = settings.model_args.get("peft")
     if not isinstance(adapter, str):
         return None
@@ -230,7 +230,7 @@ def _fetch_adapter(spec: ModelSpec, settings: ModelSettings) -> Path | None:
 
 
 def _with_adapter(spec: ModelSpec, model: Any, adapter: Path) -> Any:
-    """The model with a PEFT adapter's layers in it; the adapter is not merged into the weights."""
+    """Return the model with a PEFT adapter's layers in it; the adapter is not merged into the weights."""
     import peft
 
     with warnings.catch_warnings(record=True) as caught:
@@ -266,7 +266,7 @@ def _need_extras(spec: ModelSpec, settings: ModelSettings) -> None:
 
 
 def _folder_of(location: str, filename: str, common: Mapping[str, Any]) -> Path:
-    """The folder that ``filename`` of a checkpoint lies in: the one that was named, or the hub's snapshot."""
+    """Return the folder that ``filename`` of a checkpoint lies in: the one that was named, or the hub's snapshot."""
     arguments = {key: common[key] for key in ("revision", "subfolder") if key in common}
     return Path(str(cached_file(location, filename, **arguments))).parent
 

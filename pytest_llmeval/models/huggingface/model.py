@@ -56,13 +56,13 @@ _SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, 
 
 
 def _date_in_prompts(tokenizer: Any) -> dict[str, JSON]:
-    """Today, where the chat template writes it into each prompt, as that of Llama 3.2 does."""
+    """Return the date of today, where the chat template writes it into each prompt, as that of Llama 3.2 does."""
     template = str(getattr(tokenizer, "chat_template", None))
     return {"date_in_prompts": datetime.date.today().isoformat()} if "strftime_now" in template else {}
 
 
 def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
-    """Tokens that the model's context holds, or None where nothing says so.
+    """Return tokens that the model's context holds, or None where nothing says so.
 
     ``requested`` (``--llm-model-arg max_length``), else the (text) config, else the tokenizer's ``model_max_length``;
     the order of lm-eval 0.4.13. Raises ``ModelError`` for a length beyond the positions that the model has learned.
@@ -125,7 +125,7 @@ class HuggingFaceModel(Backend):
 
     @property
     def _is_timed(self) -> bool:
-        """Whether requests are computed one by one, so that each has seconds of its own."""
+        """Return whether requests are computed one by one, so that each has seconds of its own."""
         return self._settings.batch_size == 1
 
     def _threads_adapt(self) -> None:
@@ -134,7 +134,7 @@ class HuggingFaceModel(Backend):
 
     @functools.cached_property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """What the report says of this model; its first use reads the checkpoint's files to hash them."""
+        """Return what the report says of this model; its first use reads the checkpoint's files to hash them."""
         return ModelIdentity(
             name=self._spec.name,
             backend="huggingface",
@@ -155,8 +155,8 @@ class HuggingFaceModel(Backend):
         )
 
     def _tags_of_reasoning(self) -> dict[str, JSON]:
-        """What of the tags of reasoning the model's texts do not show. Replies that were stored before this was looked
-        at say nothing of it, and are not found under this identity.
+        """Return the tags of reasoning that the model's texts do not show. Replies that were stored before this was
+        looked at say nothing of it, and are not found under this identity.
         """
         try:
             opened = opened_by(self._encoder.render(_SHORT_CHAT), DEFAULT_TAGS)
@@ -172,7 +172,7 @@ class HuggingFaceModel(Backend):
 
     @functools.cached_property
     def _fingerprint(self) -> str | None:
-        """SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
+        """Return SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
 
         None where the weights lie in files of other names than transformers gives them. Raises ``ModelError``.
         """
@@ -266,7 +266,7 @@ class HuggingFaceModel(Backend):
         return self.as_plain(), dataclasses.replace(use, engine="plain", reason=reason)
 
     def as_plain(self) -> Backend:
-        """The same model, whose log-likelihoods are all computed plain."""
+        """Return the same model, whose log-likelihoods are all computed plain."""
         return PlainModel(self)
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
@@ -294,7 +294,8 @@ class HuggingFaceModel(Backend):
     def _score(
         self, pairs: Mapping[int, EncodedPair], on_scored: Callable[[Mapping[int, LoglikelihoodResponse]], None]
     ) -> dict[int, LoglikelihoodResponse | Failed]:
-        """The response to each pair, by its key; ``on_scored`` gets those of each batch as soon as they are known.
+        """Return the response to each pair, by its key; ``on_scored`` gets those of each batch as soon as they are
+        known.
 
         It does not get what is not a number, and may be computed again.
         """
@@ -393,7 +394,7 @@ class HuggingFaceModel(Backend):
 
     @functools.cached_property
     def text_engine(self) -> TextEngine:
-        """What writes the texts."""
+        """Return what writes the texts."""
         return TextEngine(self._runner, self.engine.attention)
 
     @functools.cached_property
@@ -401,12 +402,12 @@ class HuggingFaceModel(Backend):
         return tuple((token, self.tokenizer.decode([token])) for token in sorted(set(self.tokenizer.all_special_ids)))
 
     def _tag_tokens(self, tags: Tags) -> tuple[tuple[int, str], ...]:
-        """Special tokens of which tags of reasoning are made, with their texts: decoding leaves them out."""
+        """Return the special tokens of which tags of reasoning are made, with their texts: decoding leaves them out."""
         whole = "\n".join(tag for pair in tags for tag in pair)
         return tuple((token, text) for token, text in self._special_tokens if text.strip() and text in whole)
 
     def _encode_prompt(self, request: GenerateRequest) -> tuple[tuple[int, ...], str]:
-        """The tokens of a prompt, and the tag of reasoning with which it ends."""
+        """Return the tokens of a prompt, and the tag of reasoning with which it ends."""
         if request.max_tokens < 1:
             raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
         if not (math.isfinite(request.temperature) and request.temperature >= 0):
@@ -430,7 +431,7 @@ class HuggingFaceModel(Backend):
     def _text_response(
         self, generated: Generated, num_prompt_tokens: int, seconds: float, num_requests: int
     ) -> GenerateResponse | Failed:
-        """The response to each of ``num_requests`` equal requests, which share the ``seconds``."""
+        """Return the response to each of ``num_requests`` equal requests, which share the ``seconds``."""
         if generated.saw_nan:
             return self._not_a_number()
         return GenerateResponse(

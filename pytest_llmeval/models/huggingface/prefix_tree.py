@@ -30,7 +30,7 @@ _HEADER_ROWS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one forward pass may hold.
+    """The most that one forward pass may hold.
 
     ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
     None for any number. ``max_mask``: cells of the attention mask, which are (new tokens) x (cached and new tokens). A
@@ -45,7 +45,7 @@ class Budget:
     block_tokens: int = 96
 
     def room(self, num_cached: int) -> int:
-        """New tokens that a step on top of ``num_cached`` may hold."""
+        """Return how many new tokens a step on top of ``num_cached`` may hold."""
         # the largest n with n * (num_cached + n) <= max_mask
         within_mask = (math.isqrt(num_cached * num_cached + 4 * self.max_mask) - num_cached) // 2
         return max(1, min(self.max_tokens, within_mask))
@@ -59,7 +59,7 @@ class Budget:
         )
 
     def fits(self, size: _Size, num_cached: int) -> bool:
-        """Whether a step of this size may stand on top of ``num_cached``."""
+        """Return whether a step of this size may stand on top of ``num_cached``."""
         return (
             size.tokens <= self.room(num_cached)
             and size.scored <= self.max_scored
@@ -124,7 +124,7 @@ class _Node:
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens at the beginning ``a`` and ``b`` have in common."""
+    """Return how many tokens at the beginning ``a`` and ``b`` have in common."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return high
@@ -138,7 +138,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def plan_steps(rows: Sequence[Row], budget: Budget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
-    """The steps that compute every target of ``rows`` (each with other tokens), one path after the other.
+    """Return the steps that compute every target of ``rows`` (each with other tokens), one path after the other.
 
     ``cached`` are paths whose keys and values are at hand: rows that begin like one of them start there. Every step's
     path is a prefix of one of those, or of what steps before it, marked ``stays``, have computed.
@@ -179,7 +179,7 @@ def _by_base(
 
 
 def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Node, list[_Node]]:
-    """The tree of the rows below ``depth``, where they are all equal; nodes in preorder. Rows are sorted."""
+    """Return the tree of the rows below ``depth``, where they are all equal; nodes in preorder. Rows are sorted."""
     first = rows[ordered[0]].tokens
     root = _Node(first, depth, depth, len(first))
     nodes = [root]
@@ -213,7 +213,7 @@ def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Nod
 
 
 def _end_of_run(rows: Sequence[Row], ordered: Sequence[int], low: int, high: int, depth: int, token: int) -> int:
-    """Where, in the sorted rows from ``low`` on, ``token`` no longer stands at ``depth``."""
+    """Return where, in the sorted rows from ``low`` on, ``token`` no longer stands at ``depth``."""
     while low < high:
         middle = (low + high) // 2
         if rows[ordered[middle]].tokens[depth] == token:
@@ -254,13 +254,15 @@ def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[St
 
 
 def _is_header(node: _Node) -> bool:
-    """Whether many rows begin with these tokens: others that come later will, too, and find them in the cache."""
+    """Return whether many rows begin with these tokens: others that come later will, too, and find them in the
+    cache.
+    """
     is_scored = node.scored_from < node.end
     return not is_scored and node.end - node.start >= _HEADER_TOKENS and node.size.rows >= _HEADER_ROWS
 
 
 def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:
-    """The node's own tokens, in pieces that fit; each stays in the cache."""
+    """Return the node's own tokens, in pieces that fit; each stays in the cache."""
     position = node.start
     while position < node.end:
         room = budget.room(len(path))
@@ -277,7 +279,7 @@ def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]
 
 
 def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -> Step:
-    """All tokens of the subtrees, depth first."""
+    """Return all tokens of the subtrees, depth first."""
     step = Step(path)
     stack = list(reversed(subtrees))
     while stack:
@@ -331,7 +333,8 @@ class HeaderGroup:
 
 
 def plan_headers(prompts: Sequence[tuple[int, ...]], *, min_tokens: int) -> list[HeaderGroup]:
-    """Each prompt in one group, so that headers save as many tokens as they can. Prompts may be equal, not empty.
+    """Return each prompt in one group, so that headers save as many tokens as they can. Prompts may be equal, not
+    empty.
 
     A group of n prompts with a header of h tokens saves (n - 1) * h. Groups are parts of the sorted prompts: two groups
     of one header each are taken instead of what they share only where that saves a quarter more, since rows that
@@ -365,7 +368,8 @@ class _Span:
 
 
 def _best_spans(shared: Sequence[int], min_tokens: int) -> list[tuple[int, int, int]]:
-    """``(first, last, header)`` of groups of sorted prompts; ``shared[i]`` tokens are common to prompts i and i + 1.
+    """Return ``(first, last, header)`` of groups of sorted prompts; ``shared[i]`` tokens are common to prompts i and i
+    + 1.
 
     Walks the tree of common beginnings from its leaves (the usual stack over such lengths), so that nothing recurses.
     """
@@ -383,7 +387,7 @@ def _best_spans(shared: Sequence[int], min_tokens: int) -> list[tuple[int, int, 
 
 
 def _close(length: int, children: list[_Span]) -> _Span:
-    """All children under one header of ``length`` tokens, or each as it is."""
+    """Return all children under one header of ``length`` tokens, or each as it is."""
     first, last = children[0].first, children[-1].last
     together, apart = (last - first) * length, sum(child.saved for child in children)
     if apart > 1.25 * together:

@@ -47,7 +47,8 @@ class Runner:
 
     @property
     def cache_name(self) -> str:
-        """The parameter and the output that hold keys and values; empty where the forward pass has no such parameter.
+        """Return the parameter and the output that hold keys and values; empty where the forward pass has no such
+        parameter.
 
         transformers 5.24 has renamed ``past_key_values`` to ``cache``.
         """
@@ -55,7 +56,7 @@ class Runner:
 
     @property
     def takes_attention(self) -> bool:
-        """Whether the model's attention function, sdpa, can be replaced by one that reads further arguments."""
+        """Return whether the model's attention function, sdpa, can be replaced by one that reads further arguments."""
         return (
             getattr(self.model.config, "_attn_implementation", None) == "sdpa"
             and bool(getattr(self.model, "_supports_attention_backend", False))
@@ -83,7 +84,9 @@ class Runner:
 
 
 def _end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
-    """The tokens that end a text: those of the checkpoint's generation config, else config; and the tokenizer's EOS."""
+    """Return the tokens that end a text: those of the checkpoint's generation config, else config; and the tokenizer's
+    EOS.
+    """
     declared = getattr(model.generation_config, "eos_token_id", None)
     if declared is None:
         declared = getattr(model.config, "eos_token_id", None)

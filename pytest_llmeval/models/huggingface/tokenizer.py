@@ -13,7 +13,9 @@ __all__ = ["load_tokenizer"]
 
 
 def load_tokenizer(model: str, location: str) -> Any:
-    """The tokenizer of a folder or a hub id, for the model that the user calls ``model``. Raises ``ModelError``."""
+    """Return the tokenizer of a folder or a hub id, for the model that the user calls ``model``. Raises
+    ``ModelError``.
+    """
     with waiting_briefly(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
         import transformers

@@ -1,4 +1,4 @@
-"""What a user said of a model behind a server, as one value: its endpoints, and how it is asked.
+"""The user's settings of a model behind a server, as one value: its endpoints, and how it is asked.
 
 Written behind the model after ``?``, or with ``--llm-model-arg``. Keys are given by the name of a variable only.
 """
@@ -58,7 +58,8 @@ class ServerArguments:
         dialect: str | None = None,
         shown: str = "",
     ) -> ServerArguments:
-        """From values as ``parse_argument`` returns them; ``endpoints`` are those beside ``base_url``'s.
+        """Make the arguments from values as ``parse_argument`` returns them; ``endpoints`` are those beside
+        ``base_url``'s.
 
         ``api_key_env`` and ``max_connections`` count for each endpoint that has none of its own. Raises
         ``OptionError`` for an endpoint that is given twice; one address with two keys is two endpoints.
@@ -111,7 +112,7 @@ def check_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) 
 
 
 def hide_keys(text: str) -> str:
-    """A model's name before it was checked: without what might be a key, wherever it was put."""
+    """Return a model's name before it was checked: without what might be a key, wherever it was put."""
     text = re.sub(r"://[^?#&,\s]*@", "://", text)
     text = re.sub(r"(^|[=,&\s])[^=,&\s/@:]*:[^=,&\s@]*@", r"\1***@", text)  # without a scheme
     text = re.sub(r"(base_url\s*=[^?&]*\?)[^&]*", r"\1***", text)

@@ -28,8 +28,8 @@ class _Waiting(Generic[_Q, _A]):
 
 
 class Batches(Generic[_Q, _A]):
-    """What waits for one server, on its event loop. A request has up to ``max_questions``, and more than one only as
-    long as their sizes, which ``size`` tells, add up to no more than ``max_size``.
+    """Questions that wait for one server, on its event loop. A request has up to ``max_questions``, and more than one
+    only as long as their sizes, which ``size`` tells, add up to no more than ``max_size``.
 
     ``send`` takes the questions when its turn has come and returns an answer, or an exception, for each.
     """
@@ -50,7 +50,7 @@ class Batches(Generic[_Q, _A]):
         self._senders: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: _Q) -> _A:
-        """The answer to one question. When all callers of a request are cancelled, so is the request."""
+        """Return the answer to one question. When all callers of a request are cancelled, so is the request."""
         waiting: _Waiting[_Q, _A] = _Waiting(question, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         sender = asyncio.create_task(self._run())  # one for each question, so that none is left in the queue
@@ -72,7 +72,7 @@ class Batches(Generic[_Q, _A]):
         return taken
 
     def _first(self) -> list[_Waiting[_Q, _A]]:
-        """The question of a sender that ended before its turn."""
+        """Return the question of a sender that ended before its turn."""
         while self._queue:
             one = self._queue.popleft()
             if not one.answer.done():

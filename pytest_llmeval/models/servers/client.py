@@ -90,7 +90,7 @@ class Unreachable(ModelError):
 
 @dataclass(slots=True, kw_only=True)
 class Usage:
-    """What was asked of a server so far. ``num_retries`` counts by reason: ``429``, ``500``, ``timed out``, …"""
+    """Counts of what a server was asked so far. ``num_retries`` counts by reason: ``429``, ``500``, ``timed out``, …"""
 
     num_requests: int = 0
     num_retries: Counter[str] = field(default_factory=Counter)
@@ -101,7 +101,7 @@ class Usage:
 
 
 class _Passing(Exception):
-    """What may pass when it is tried again. ``reason`` is a word to count by."""
+    """A failure that may pass when the request is tried again. ``reason`` is a word to count by."""
 
     def __init__(self, reason: str, error: LLMEvalError, retry_after_s: float | None = None) -> None:
         self.reason = reason
@@ -151,7 +151,7 @@ class Client:
         self._is_closed = False
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
-        """What stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
+        """Return what stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
 
         Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
@@ -166,7 +166,7 @@ class Client:
         tries: int | None = None,
         is_optional: bool = False,
     ) -> TimedReply:
-        """The JSON object that the server answers ``body`` with.
+        """Return the JSON object that the server answers ``body`` with.
 
         A function is called for the body when the request's turn has come; where it gives None, nothing is sent, and
         the reply is empty. ``is_optional``: a server may keep this path to itself (a proxy lets ``/v1`` through and
@@ -203,7 +203,7 @@ class Client:
             await connections.close()
 
     def error_of(self, reply: Reply) -> LLMEvalError:
-        """The error that a reply with this status stands for, in one line: what ``post`` raises for it."""
+        """Return the error that a reply with this status stands for, in one line: what ``post`` raises for it."""
         found = self._judge(reply)
         return found.error if isinstance(found, _Passing) else found
 
@@ -237,7 +237,9 @@ class Client:
         raise found
 
     async def _check_is_the_same(self) -> None:
-        """A server that was started anew may serve another model, whose answers would be taken for this one's."""
+        """Check that a server is still the same: one that was started anew may serve another model, whose answers would
+        be taken for this one's.
+        """
         try:
             await self.watch.check()
         except Unreachable as error:
@@ -279,7 +281,9 @@ class Client:
         return self._masked(Reply(status=answer.status, headers=answer.headers, body=parsed, text=text), answer.content)
 
     def _masked(self, reply: Reply, content: bytes) -> Reply:
-        """The reply without our key, which servers like to repeat in errors. A short one is a dummy, and no secret."""
+        """Return the reply without our key, which servers like to repeat in errors. A short one is a dummy, and no
+        secret.
+        """
         key = self._key.reveal()
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             # A text or a number may have a few characters of the kind; whole keys stand in none by chance.
@@ -322,7 +326,7 @@ class Client:
         return self._jitter() * _BASE_DELAY_S * 2.0**number
 
     def _given_up(self, error: LLMEvalError, tries: int) -> LLMEvalError:
-        """The error of the last try, with their number."""
+        """Return the error of the last try, with their number."""
         if tries == 1 or not isinstance(error, RequestRefused):
             return error
         self._num_given_up += 1
@@ -333,7 +337,7 @@ class Client:
     # What a reply means
 
     def _judge(self, reply: Reply) -> LLMEvalError | _Passing:
-        """What stands in the way of an answer."""
+        """Return what stands in the way of an answer."""
         status, said = reply.status, message_of(reply)
         if reply.is_success and (code := status_within(reply)) is not None:
             status = code
@@ -366,7 +370,9 @@ class Client:
         return one_line(f"{self.endpoint.url}: {problem}", 2 * LONGEST_MESSAGE)
 
     def _count_tokens(self, body: Mapping[str, Any]) -> None:
-        """OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, and what llama-server and Ollama have instead."""
+        """Count the tokens of a reply, by OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, and what
+        llama-server and Ollama have instead.
+        """
         counts = next((found for key in ("usage", "meta_info") if isinstance(found := body.get(key), dict)), body)
         for read in ("prompt_tokens", "input_tokens", "tokens_evaluated", "prompt_eval_count"):
             self.usage.num_prompt_tokens += _number(counts.get(read))
@@ -375,7 +381,7 @@ class Client:
 
 
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
-    """Those of every request: with the key, where there is one."""
+    """Return the headers of every request: with the key, where there is one."""
     headers = {"user-agent": "pytest-llmeval-suites"}
     if endpoint.protocol == "anthropic":
         headers["anthropic-version"] = _ANTHROPIC_VERSION

@@ -47,7 +47,7 @@ class NoAnswer(Exception):
 
 
 class Secret:
-    """What nothing shows: not a traceback with the values of variables, either."""
+    """A text that nothing shows: not a traceback with the values of variables, either."""
 
     __slots__ = ("_value",)
 
@@ -140,7 +140,7 @@ class Connections:
 
 
 async def _read(reply: aiohttp.ClientResponse) -> bytes:
-    """The whole body. Raises ``BrokenConnection`` for one that is too long, or would be as a value."""
+    """Return the whole body. Raises ``BrokenConnection`` for one that is too long, or would be as a value."""
     body = bytearray()
     num_commas = 0
     async for part in reply.content.iter_any():
@@ -152,7 +152,9 @@ async def _read(reply: aiohttp.ClientResponse) -> bytes:
 
 
 def _proxy_to(endpoint: Endpoint) -> Secret:
-    """The proxy's URL, which may hold a password, or None. Not aiohttp's ``trust_env``: that sends logins of netrc."""
+    """Return the proxy's URL, which may hold a password, or None. Not aiohttp's ``trust_env``: that sends logins of
+    netrc.
+    """
     parts = urlsplit(endpoint.url)
     proxies = {} if endpoint.is_local else urllib.request.getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -160,7 +162,7 @@ def _proxy_to(endpoint: Endpoint) -> Secret:
 
 
 def _reason(error: BaseException) -> str:
-    """Why a connection failed, in words that do not repeat the address."""
+    """Return why a connection failed, in words that do not repeat the address."""
     import aiohttp
 
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

@@ -29,12 +29,12 @@ DIALECT_CLASSES: Mapping[str, type[Dialect]] = {
 
 _HOSTS: Mapping[str, type[Dialect]] = {"api.openai.com": OpenAI, "api.anthropic.com": Anthropic}
 _OWNERS: Mapping[str, type[Dialect]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer, "library": Ollama}
-"""What ``owned_by`` says in an entry of ``/models``."""
+"""Dialects by what ``owned_by`` says in an entry of ``/models``."""
 
 
 async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type[Dialect]:
-    """The dialect that the user named, or the server's own. ``has_name``: the user has named a model, which a server
-    without a list of models needs.
+    """Return the dialect that the user named, or the server's own. ``has_name``: the user has named a model, which a
+    server without a list of models needs.
 
     Raises ``ModelError`` for what is no server of models.
     """
@@ -63,7 +63,7 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
 
 
 async def _by_paths(client: Client) -> type[Dialect] | None:
-    """By what the kinds of servers have beside the OpenAI interface."""
+    """Return the dialect, found by what the kinds of servers have beside the OpenAI interface."""
     if "version" in await looked_up(client, "//api/version"):
         return Ollama
     info = (await looked_up(client, "//openapi.json")).get("info")

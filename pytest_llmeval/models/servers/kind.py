@@ -45,7 +45,7 @@ def close_connected() -> None:
 
 
 class _Remote(ModelKind):
-    """What the kinds of this module have in common. ``location`` is the URL, or the model's name."""
+    """The part that the kinds of this module have in common. ``location`` is the URL, or the model's name."""
 
     model_args = SERVER_ARGS.keys()
     is_remote = True
@@ -74,11 +74,13 @@ class _Remote(ModelKind):
         return spec
 
     def known(self) -> Iterable[str]:
-        """The names of arguments."""
+        """Return the names of arguments."""
         return SERVER_ARGS
 
     def split(self, text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
-        """The location, and names and values of arguments, of a text that it recognizes. Raises ``OptionError``."""
+        """Return the location, and names and values of arguments, of a text that it recognizes. Raises
+        ``OptionError``.
+        """
         location, _, arguments = text.removeprefix(f"{self.name}:").partition("?")
         example = f", such as {self.example}" if self.example else ""
         if not location.strip():
@@ -90,7 +92,7 @@ class _Remote(ModelKind):
         return "server", repr(arguments)
 
     def server_arguments(self, spec: ModelSpec, model_args: Mapping[str, JSON]) -> ServerArguments:
-        """What the user said of the model; what stands behind its name counts more than ``--llm-model-arg``."""
+        """Return what the user said of the model; what stands behind its name counts more than ``--llm-model-arg``."""
         given = {**{name: value for name, value in model_args.items() if name in SERVER_ARGS}, **spec.arguments}
         return ServerArguments.of(
             given,
@@ -101,11 +103,11 @@ class _Remote(ModelKind):
         )
 
     def endpoints(self, spec: ModelSpec, *, has_others: bool) -> list[Endpoint]:
-        """Those beside ``base_url``'s; ``has_others`` says whether any is given there."""
+        """Return the endpoints beside ``base_url``'s; ``has_others`` says whether any is given there."""
         raise NotImplementedError
 
     def model(self, spec: ModelSpec) -> str | None:
-        """The name that the server knows the model by; None for its only one."""
+        """Return the name that the server knows the model by; None for its only one."""
         return spec.location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
@@ -121,7 +123,7 @@ class _Remote(ModelKind):
         self._connected(spec, settings)
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """The model, of servers that were tested."""
+        """Return the model, of servers that were tested."""
         return self._connected(spec, settings)
 
     def _connected(self, spec: ModelSpec, settings: ModelSettings) -> ServerModel:
@@ -135,7 +137,7 @@ class _Remote(ModelKind):
         return _connected[key]
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """What its servers are and what their test found, where they were asked."""
+        """Return what its servers are and what their test found, where they were asked."""
         arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
         if (model := _connected.get((os.getpid(), spec.name, spec.role, repr(arguments)))) is not None:
             return model.summary
@@ -182,7 +184,7 @@ class Server(_Remote):
 
 
 class NotAURL(_Remote):
-    """What looks like a URL and cannot be used as one: refused with the right spelling."""
+    """A text that looks like a URL and cannot be used as one: refused with the right spelling."""
 
     name = "url"
     usage = ""
@@ -239,7 +241,7 @@ class Ollama(_Remote):
 
 
 def ollama_url(host: str) -> str:
-    """``OLLAMA_HOST`` as Ollama reads it: ``gpu:11434``, ``:8080``, ``https://host``. Raises ``OptionError``.
+    """Return ``OLLAMA_HOST`` as Ollama reads it: ``gpu:11434``, ``:8080``, ``https://host``. Raises ``OptionError``.
 
     A server that listens on every address (``0.0.0.0``) is found at this machine's own.
     """
@@ -257,7 +259,7 @@ def ollama_url(host: str) -> str:
 
 
 def _pairs(arguments: str, where: str) -> list[tuple[str, str]]:
-    """``a=1&b=2`` as names and values; ``%26`` stands for ``&``."""
+    """Return ``a=1&b=2`` as names and values; ``%26`` stands for ``&``."""
     pairs = []
     for part in arguments.split("&") if arguments else ():
         name, equals, value = part.partition("=")

@@ -55,12 +55,12 @@ class Limit:
 
     @property
     def width(self) -> int:
-        """How many requests may be under way at present, in all processes together."""
+        """Return how many requests may be under way at present, in all processes together."""
         raise NotImplementedError
 
     @property
     def episode(self) -> int:
-        """How often the width has shrunk."""
+        """Return how often the width has shrunk."""
         return 0
 
     def set_width(self, width: int) -> None:
@@ -92,7 +92,7 @@ class Limit:
 
     @property
     def is_full(self) -> bool:
-        """Whether a request waits for a slot."""
+        """Return whether a request waits for a slot."""
         return any(not turn.done() for turn in self._waiting)
 
     async def _wait(self) -> Any:
@@ -118,7 +118,7 @@ class Limit:
             self._fill()
 
     def _take(self) -> Any:
-        """A slot, if one is free. Where this process has too many files open, none is."""
+        """Return a slot, if one is free. Where this process has too many files open, none is."""
         try:
             return self._slots.take(self.width)
         except OSError as error:
@@ -137,7 +137,7 @@ class Limit:
                 return
 
     async def _ask_again(self) -> None:
-        """Other processes do not say when they free a slot."""
+        """Ask again and again for a slot: other processes do not say when they free one."""
         while self._waiting:
             await asyncio.sleep(_POLL_S * random.uniform(0.5, 1.5))
             try:
@@ -149,7 +149,7 @@ class Limit:
 
 
 class FixedLimit(Limit):
-    """So many requests at once."""
+    """A limit of so many requests at once."""
 
     def __init__(self, width: int, slots: Slots | None = None) -> None:
         super().__init__(slots)
@@ -165,7 +165,7 @@ class FixedLimit(Limit):
 
 
 class AdaptiveLimit(Limit):
-    """As many requests as the host takes without refusing any.
+    """A limit of as many requests as the host takes without refusing any.
 
     The width grows by 1 for as many answers as it is wide, while requests wait for slots. It shrinks by a fifth when a
     request is refused that was sent at the present width: of many refusals in one round-trip, all but the first were
@@ -280,7 +280,7 @@ def _make_limit(endpoint: Endpoint, shared: Path | None) -> Limit:
 
 
 def _after_fork() -> None:
-    """The parent's requests are not this process's."""
+    """Forget the limits of the parent: its requests are not this process's."""
     global _limits_lock
     _limits_lock = threading.Lock()
     _limits.clear()
@@ -290,7 +290,7 @@ os.register_at_fork(after_in_child=_after_fork) if hasattr(os, "register_at_fork
 
 
 def is_public(endpoint: Endpoint) -> bool:
-    """Whether the host is one of the internet, where limits are learned by being refused."""
+    """Return whether the host is one of the internet, where limits are learned by being refused."""
     parts = urlsplit(endpoint.url)
     host = parts.hostname or ""
     if parts.scheme != "https" or endpoint.is_local:

@@ -41,7 +41,7 @@ _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama"
 
 
 def load_server(name: str, arguments: ServerArguments, role: Role | None = None) -> ServerModel:
-    """The model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
+    """Return the model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
 
     An embedder is asked for embeddings, and for nothing else; of a judge it is found out how it is held to JSON.
     Raises ``ModelError`` in one line.
@@ -112,7 +112,9 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
 
 
 async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> tuple[list[Replica], list[str]]:
-    """Those that answer, and why others do not: a worker may begin when one has died. Its requests are for the rest."""
+    """Return the servers that answer, and why others do not: a worker may begin when one has died. Its requests are for
+    the rest.
+    """
     connecting = (_connect(arguments, client) for client in clients)
     found = await asyncio.gather(*connecting, return_exceptions=True)
     members = [one for one in found if isinstance(one, Replica)]
@@ -130,7 +132,7 @@ async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) ->
 
 
 def _length(members: Sequence[Replica]) -> int | None:
-    """The context of the one that has the shortest."""
+    """Return the context of the one that has the shortest."""
     return min((member.found.max_length for member in members if member.found.max_length), default=None)
 
 
@@ -139,7 +141,7 @@ def _no_replicas(why: str) -> ModelError:
 
 
 async def _connect(arguments: ServerArguments, client: Client) -> Replica:
-    """What a server is, by a few cheap requests."""
+    """Return what a server is, by a few cheap requests."""
     kind = await detect(client, arguments.dialect, has_name=arguments.model is not None)
     dialect = kind(extra_body=arguments.extra_body, max_tokens_field=arguments.max_tokens_field)
     found = await dialect.identify(client, arguments.model)
@@ -151,7 +153,7 @@ async def _connect(arguments: ServerArguments, client: Client) -> Replica:
 
 
 def _watch(member: Replica, arguments: ServerArguments, probe: Probe | None) -> None:
-    """From now on have the server asked whether it is the same, when there is doubt. The name of a hosted model says
+    """Have the server asked from now on whether it is the same, when there is doubt. The name of a hosted model says
     nothing that could be compared.
     """
     if not member.dialect.is_hosted:
@@ -257,7 +259,7 @@ def _identity(
     tokenizer: str | None,
     role: Role | None,
 ) -> ModelIdentity:
-    """What the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
+    """Return what the report says of the model. A hosted name has no fingerprint: the weights behind it may change."""
     dialect, found = replicas[0].dialect, replicas[0].found
     urls: list[JSON] = [*dict.fromkeys(replica.client.endpoint.url for replica in replicas)]
     details: dict[str, JSON] = {
@@ -293,6 +295,6 @@ def _identity(
 
 
 def _fingerprint(details: Mapping[str, JSON]) -> str:
-    """SHA-256 over what the server says of itself and how it is asked; not over where it runs."""
+    """Return SHA-256 over what the server says of itself and how it is asked; not over where it runs."""
     parts = {key: value for key, value in details.items() if key not in ("urls", "alias")}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

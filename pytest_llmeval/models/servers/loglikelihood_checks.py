@@ -78,7 +78,7 @@ class LoglikelihoodChecks:
         self.counts_tokens = False
 
     async def judge(self) -> str | None:
-        """None, or why they are refused."""
+        """Return why log-likelihoods are refused; None where they are not."""
         if self._dialect.scores is None:
             await self._check_counts_only()
             return self._dialect.why_no_scores
@@ -98,7 +98,7 @@ class LoglikelihoodChecks:
         return reasons[0]
 
     async def _check_counts_only(self) -> None:
-        """Whether the server counts tokens as the tokenizer that was given."""
+        """Check whether the server counts tokens as the tokenizer that was given."""
         if self._encoder is None or not self._dialect.takes_text:
             return
         try:
@@ -136,7 +136,7 @@ class LoglikelihoodChecks:
             )
 
     async def _check_beginnings(self) -> tuple[EncodedPair | TextPair, tuple[float, ...]]:
-        """Whether a token's logprob is the same in a short prompt and in a longer one that begins with it.
+        """Check whether a token's logprob is the same in a short prompt and in a longer one that begins with it.
 
         Numbers that belong to a neighbouring token are not. Returns the longest prompt, with its logprobs.
         """
@@ -175,7 +175,7 @@ class LoglikelihoodChecks:
             self._dialect.tries = None
 
     async def _check_tokenizer(self) -> None:
-        """Whether server and tokenizer make the same tokens of a text with spaces, digits and Unicode."""
+        """Check whether server and tokenizer make the same tokens of a text with spaces, digits and Unicode."""
         if self._encoder is None or not self._tokenizer:
             return
         own = await self._tokens(_TOKENS_PROBE)
@@ -206,7 +206,7 @@ class LoglikelihoodChecks:
         return await asyncio.to_thread(cast("Encoder", self._encoder).pair, text, continuation)
 
     async def _cases(self) -> list[tuple[_Case, tuple[float, ...]]]:
-        """Probes with what the server wrote behind them, and the echo's logprobs of that.
+        """Return probes with what the server wrote behind them, and the echo's logprobs of that.
 
         The first has the likeliest tokens, the others drawn ones. Drawn tokens need not be those that their text is
         encoded to; asked by text, such a probe says nothing.
@@ -248,7 +248,9 @@ class LoglikelihoodChecks:
         return _Case(EncodedPair(tuple(context), tokens), sampled.logprobs)
 
     async def _case_of_texts(self, context: tuple[int, ...], sampled: Sampled) -> _Case | None:
-        """Of a server that names tokens by their texts, asked by ids: as far as each text is one token."""
+        """Return the case of a server that names tokens by their texts, asked by ids: as far as each text is one
+        token.
+        """
         encoder = cast("Encoder", self._encoder)
         known: list[int] = []
         for text in map(str, sampled.tokens):
@@ -259,7 +261,7 @@ class LoglikelihoodChecks:
         return _Case(EncodedPair(context, tuple(known)), sampled.logprobs[: len(known)]) if known else None
 
     async def _check_next(self, case: _Case, scored: Sequence[float]) -> None:
-        """Whether several tokens can be asked for in one request, and have the numbers of the echo there."""
+        """Check whether several tokens can be asked for in one request, and have the numbers of the echo there."""
         if not isinstance(case.pair, EncodedPair):
             await self._check_forced()
             return
@@ -283,7 +285,7 @@ class LoglikelihoodChecks:
         self.uses_next = True
 
     async def _check_forced(self) -> None:
-        """Whether a token that the server is made to write has its logprob of the echo."""
+        """Check whether a token that the server is made to write has its logprob of the echo."""
         compared = Compared()
         try:
             for probe, text in _FORCED:

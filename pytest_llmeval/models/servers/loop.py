@@ -45,7 +45,7 @@ class _LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def is_running_here(self) -> bool:
-        """Whether this is called from its own thread."""
+        """Return whether this is called from its own thread."""
         return threading.current_thread() is self._thread
 
     def shutdown(self) -> None:
@@ -103,7 +103,7 @@ class SharedLoop:
             raise
 
     def is_running_here(self) -> bool:
-        """Whether this is called from the loop's thread."""
+        """Return whether this is called from the loop's thread."""
         return self._current is not None and self._current.is_running_here()
 
     def at_shutdown(self, close: Callable[[], Awaitable[None]]) -> None:

@@ -78,7 +78,7 @@ class ServerModel(UniformBackend):
 
     @property
     def summary(self) -> str:
-        """What the servers are and what their self-test found, for pytest's header."""
+        """Return what the servers are and what their self-test found, for pytest's header."""
         found, number = self._replicas.members[0], len(self._replicas.members)
         version = f" {found.found.version}" if found.found.version else ""
         replicas = f", {number} replicas" if number > 1 else ""
@@ -86,7 +86,7 @@ class ServerModel(UniformBackend):
 
     @property
     def why_weights_may_change(self) -> str | None:
-        """Why the model may be another one the next time, though the server says the same; None where it cannot.
+        """Return why the model may be another one the next time, though the server says the same; None where it cannot.
 
         A digest is made from the weights. A name or a path stays when others are put in their place.
         """
@@ -95,22 +95,22 @@ class ServerModel(UniformBackend):
 
     @property
     def num_concurrent(self) -> int:
-        """How many requests the servers can work on at once."""
+        """Return how many requests the servers can work on at once."""
         return self._replicas.num_concurrent
 
     @property
     def usage(self) -> Usage:
-        """What was asked so far, over all replicas."""
+        """Return what was asked so far, over all replicas."""
         return self._replicas.usage
 
     @property
     def num_in_flight(self) -> int:
-        """How many requests are open now."""
+        """Return how many requests are open now."""
         return self.usage.num_in_flight
 
     @property
     def server_use(self) -> ServerUse:
-        """What was asked so far, and what it costs."""
+        """Return what was asked so far, and what it costs."""
         usage = self.usage
         use = ServerUse(
             num_requests=usage.num_requests,
@@ -127,17 +127,17 @@ class ServerModel(UniformBackend):
         return use + self._served
 
     def cost_of(self, counted: Usage | GenerateResponse) -> float | None:
-        """What these tokens cost by the prices of this session; None where no price was given."""
+        """Return what these tokens cost by the prices of this session; None where no price was given."""
         tokens = counted.num_prompt_tokens, counted.num_tokens
         costs = [price * count / 1e6 for price, count in zip(self._prices, tokens, strict=True) if price is not None]
         return math.fsum(costs) if costs else None
 
     def _priced(self, answer: Response | Failed) -> Response | Failed:
-        """A reply with what its tokens cost."""
+        """Return a reply with what its tokens cost."""
         return replace(answer, cost=self.cost_of(answer)) if isinstance(answer, GenerateResponse) else answer
 
     def lacks_method(self, suite: str, method: str) -> str | None:
-        """Why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
+        """Return why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
         return self.verdict.refusal(method)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class ServerModel(UniformBackend):
             raise
 
     def _start(self, question: Question, futures: Sequence[Future[Response | Failed]]) -> asyncio.Task[None]:
-        """A task that answers the question, and ends when nobody wants the answer any more."""
+        """Return a task that answers the question, and ends when nobody wants the answer any more."""
         running = asyncio.get_running_loop()
         own = [futures[place] for place in question.places]
         task = running.create_task(self._settle(question, futures))
@@ -241,7 +241,7 @@ def _fail(future: Future[Response | Failed], error: BaseException) -> None:
 
 
 async def _ask(question: Question, replica: Replica) -> _Answers:
-    """The answers to one question, by place. Raises ``RequestError``."""
+    """Return the answers to one question, by place. Raises ``RequestError``."""
     match question:
         case Text():
             return dict.fromkeys(question.places, await _ask_text(question, replica))

@@ -113,7 +113,7 @@ class Planner:
         self._chat_end: str | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
-        """The questions that these requests, each with its place, come to, and the errors of the others."""
+        """Return the questions that these requests, each with its place, come to, and the errors of the others."""
         questions: list[Question] = []
         errors: dict[int, RequestError] = {}
         pairs: dict[EncodedPair | TextPair, list[int]] = {}
@@ -151,7 +151,9 @@ class Planner:
         return pair
 
     def _text_pair(self, request: LoglikelihoodRequest) -> TextPair:
-        """As ``Encoder.pair`` does it, as far as texts go: white space moves to the continuation."""
+        """Return the pair that ``Encoder.pair`` would make, as far as texts go: white space moves to the
+        continuation.
+        """
         if not request.continuation:
             raise RequestError("the continuation is empty: there is nothing to score")
         context = self._rendered(request.context)
@@ -166,7 +168,9 @@ class Planner:
             raise ContextLengthError(num_tokens=num_tokens + num_new_tokens, max_tokens=self._max_length)
 
     def _grouped(self, pairs: Mapping[EncodedPair | TextPair, list[int]]) -> list[Question]:
-        """In the order of the first pair of each group, so that neighbours share what a prefix cache holds."""
+        """Return the questions in the order of the first pair of each group, so that neighbours share what a prefix
+        cache holds.
+        """
         groups: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[EncodedPair, list[int]]] = {}
         questions: list[Question | tuple[tuple[int, ...], tuple[int, ...]]] = []
         for pair, places in pairs.items():
@@ -188,7 +192,7 @@ class Planner:
     def _options(
         self, context: tuple[int, ...], shared: tuple[int, ...], members: Mapping[EncodedPair, list[int]]
     ) -> list[Question]:
-        """One question where that is fewer requests than one for each: what they share is scored by itself."""
+        """Return one question where that is fewer requests than one for each: what they share is scored by itself."""
         if len(members) < (3 if shared else 1):
             return [Pair(tuple(places), pair) for pair, places in members.items()]
         tokens = [(pair.continuation[-1], tuple(places)) for pair, places in members.items()]
@@ -244,7 +248,9 @@ class Planner:
         return Text((place,), replace(request, prompt=prompt), count)
 
     def _opened(self, tags: Tags) -> str:
-        """The tag of reasoning that the chat template opens, as far as it is known here; the empty text for none."""
+        """Return the tag of reasoning that the chat template opens, as far as it is known here; the empty text for
+        none.
+        """
         if self._chat_end is None:
             try:
                 self._chat_end = "" if self._encoder is None else self._encoder.render(_SHORT_CHAT)
@@ -253,7 +259,9 @@ class Planner:
         return opened_by(self._chat_end, tags) if tags else ""
 
     def _continued(self, prompt: tuple[Message, ...]) -> str:
-        """A chat whose last turn the assistant has begun, rendered here for a server that cannot continue one."""
+        """Return a chat whose last turn the assistant has begun, rendered here for a server that cannot continue
+        one.
+        """
         if self._encoder is None or not self._dialect.takes_text:
             raise RequestError(
                 "the chat ends with a turn that the assistant has begun, which this server cannot continue; name the "
@@ -272,7 +280,7 @@ class Planner:
         return self._without_bos(self._encoder.render(prompt))
 
     def _without_bos(self, text: str) -> str:
-        """A text that begins with BOS, for a server that puts one before every text."""
+        """Return a text that begins with BOS, for a server that puts one before every text."""
         if self._encoder is None or not self._dialect.takes_text:
             return text
         if self._adds_bos is None:

@@ -42,8 +42,8 @@ class Replicas:
         self._readers: OrderedDict[Hashable, Replica] = OrderedDict()
 
     async def ask(self, question: Callable[[Replica], Awaitable[_T]], prompt: Hashable = None) -> _T:
-        """What the question's server answers. A server that is gone, or refuses to go on, is not asked again; one that
-        fails for the moment, in all tries, leaves the question to another.
+        """Return what the question's server answers. A server that is gone, or refuses to go on, is not asked again;
+        one that fails for the moment, in all tries, leaves the question to another.
 
         The server that was last asked about the same ``prompt`` has read it already: it is asked again if it has
         little more to do than the others. Raises ``RequestError``, and what ended the last server.
@@ -85,7 +85,9 @@ class Replicas:
 
     @property
     def num_concurrent(self) -> int:
-        """How many questions the servers can work on at once: each connection on all that one request asks for."""
+        """Return how many questions the servers can work on at once: each connection on all that one request asks
+        for.
+        """
         return sum(one.client.limit.width * one.dialect.num_together for one in self.members if one.error is None)
 
     @property

@@ -1,4 +1,4 @@
-"""What a server's reply over HTTP says: a JSON object, or in what way it has failed."""
+"""A server's reply over HTTP: a JSON object, or in what way it has failed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNKNOWN_MODEL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a server said to one ``get``.
+    """A server's reply to one ``get``.
 
     ``headers`` have lower-case names; ``body`` is its JSON, None where it is none; ``text`` begins what was said,
     2,000 characters at most.
@@ -47,19 +47,19 @@ class Reply:
     text: str
 
     def without(self, key: str) -> Reply:
-        """The same with ``***`` in the place of a key, however JSON has escaped it."""
+        """Return the same with ``***`` in the place of a key, however JSON has escaped it."""
         headers = {name: value.replace(key, "***") for name, value in self.headers.items()}
         text = self.text.replace(key, "***").replace(key.replace("/", "\\/"), "***")
         return replace(self, headers=headers, body=_without(self.body, key), text=text)
 
     @property
     def is_success(self) -> bool:
-        """Whether the status says that it was answered."""
+        """Return whether the status says that it was answered."""
         return 200 <= self.status < 300
 
     @property
     def is_html(self) -> bool:
-        """Whether it is a page for people."""
+        """Return whether it is a page for people."""
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
 
 
@@ -90,7 +90,7 @@ _LONGEST_NAME = 200
 
 
 def served_by(reply: Mapping[str, Any]) -> ServedBy:
-    """What a reply says of the model that gave it, and of what that ran on."""
+    """Return what a reply says of the model that gave it, and of what that ran on."""
     return ServedBy(served_model=_name(reply, "model"), system_fingerprint=_name(reply, "system_fingerprint"))
 
 
@@ -100,7 +100,7 @@ def _name(reply: Mapping[str, Any], key: str) -> str | None:
 
 
 def served_together(parts: Iterable[Any]) -> ServedBy:
-    """Of several responses that are one: each name once."""
+    """Return who has given several responses that are one: each name once."""
     found = list(parts)
 
     def names(key: str) -> str | None:
@@ -110,12 +110,12 @@ def served_together(parts: Iterable[Any]) -> ServedBy:
 
 
 def may_pass(status: int) -> bool:
-    """Whether a later try may be answered."""
+    """Return whether a later try may be answered."""
     return status in (408, 409, 429) or (status >= 500 and status != 501)
 
 
 def message_of(reply: Reply) -> str:
-    """What the server says of an error, on one line."""
+    """Return what the server says of an error, on one line."""
     body = reply.body
     found: object = reply.text if body is None else ""
     if body is None and reply.is_html:
@@ -135,13 +135,13 @@ def _error_in(reply: Reply) -> Mapping[str, Any]:
 
 
 def status_within(reply: Reply) -> int | None:
-    """The status of an error that a gateway has wrapped into a 200."""
+    """Return the status of an error that a gateway has wrapped into a 200."""
     code = _error_in(reply).get("code")
     return code if isinstance(code, int) and 400 <= code < 600 else None
 
 
 def is_quota(reply: Reply, status: int) -> bool:
-    """Whether nothing is left to pay requests with. The words "your quota" alone also mean that of a minute."""
+    """Return whether nothing is left to pay requests with. The words "your quota" alone also mean that of a minute."""
     error = _error_in(reply)
     if status not in (400, 403, 429):
         return False
@@ -150,7 +150,7 @@ def is_quota(reply: Reply, status: int) -> bool:
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """The wait that the header asks for: seconds, or a date."""
+    """Return the wait that the header asks for: seconds, or a date."""
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
         return float(text)
@@ -161,5 +161,5 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def is_unknown_model(reply: Reply) -> bool:
-    """Whether a 404 means the model and not the path."""
+    """Return whether a 404 means the model and not the path."""
     return _UNKNOWN_MODEL.search(f"{_error_in(reply).get('code')} {message_of(reply)}") is not None

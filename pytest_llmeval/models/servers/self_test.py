@@ -68,7 +68,9 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
 
 
 async def examine_embeddings(dialect: Dialect, client: Client) -> Verdict:
-    """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. As ``examine``."""
+    """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. Raises what ``examine``
+    does.
+    """
     reason = None
     try:
         one, other = await asyncio.gather(*(dialect.embed(client, text) for text in PROBES[:2]))
@@ -111,12 +113,14 @@ _JSON_SCHEMA: JSON = {
 
 
 GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", PROBES[0])
-"""What replicas are asked whose weights cannot be compared by logprobs."""
+"""Prompts for replicas whose weights cannot be compared by logprobs."""
 _NUM_GREEDY = 24
 
 
 async def greedy_replies(dialect: Dialect, client: Client, *, is_chat: bool) -> list[str | None]:
-    """The greedy reply to each of ``GREEDY_PROMPTS``; None for one that does not come, or that the server draws."""
+    """Return the greedy reply to each of ``GREEDY_PROMPTS``; None for one that does not come, or that the server
+    draws.
+    """
 
     async def reply(text: str) -> str | None:
         prompt = (Message(role="user", content=text),) if is_chat else text
@@ -174,7 +178,7 @@ def _check_length(written: Written, request: GenerateRequest) -> None:
 
 
 def _stop_in(text: str) -> str | None:
-    """A piece from inside a reply, which a stop string can be made of: it stands in it, and more behind it."""
+    """Return a piece from inside a reply, which a stop string can be made of: it stands in it, and more behind it."""
     body = text.strip()
     if len(body) < 6:
         return None

@@ -1,4 +1,4 @@
-"""Where the slots of a limit are, and its width: in this process, or in a folder that several share."""
+"""The slots of a limit, and its width: in this process, or in a folder that several share."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SUSPECT_S = 1.0
 
 
 class Slots(Protocol):
-    """What is taken and given back."""
+    """Slots that are taken and given back."""
 
     are_shared: bool
     """Whether other processes take from the same."""
 
     def take(self, width: int) -> Any:
-        """A slot; None where the first ``width`` are taken."""
+        """Return a slot; None where the first ``width`` are taken."""
         ...
 
     def give(self, held: Any) -> None: ...
@@ -39,7 +39,7 @@ class Slots(Protocol):
 
 
 class CountedSlots:
-    """Of one process."""
+    """The slots of one process."""
 
     are_shared = False
 
@@ -146,16 +146,16 @@ class WidthStore(Protocol):
     is_shared: bool
 
     def read(self, known: Width) -> Width:
-        """The present width; ``known`` where it cannot be read."""
+        """Return the present width; ``known`` where it cannot be read."""
         ...
 
     def changing(self, known: Width) -> contextlib.AbstractContextManager[_Change]:
-        """The present width, and the one to put into its place; meanwhile no other process changes it."""
+        """Return the present width, and the one to put into its place; meanwhile no other process changes it."""
         ...
 
 
 class OwnWidth:
-    """Of one process, which knows it."""
+    """The width of one process, which knows it."""
 
     is_shared = False
 

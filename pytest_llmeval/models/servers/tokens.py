@@ -21,8 +21,8 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model"
 
 
 def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokenizer | None, str]:
-    """The tokenizer that was given, else that of the model's own folder or snapshot, where the server names one that is
-    on this machine; and where it comes from, for the report. Raises ``ModelError``.
+    """Return the tokenizer that was given, else that of the model's own folder or snapshot, where the server names one
+    that is on this machine; and where it comes from, for the report. Raises ``ModelError``.
     """
     if given is not None:
         if given.startswith(("/", ".", "~")) and not Path(given).expanduser().is_dir():
@@ -39,7 +39,7 @@ def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokeni
 
 
 def _snapshot(name: str) -> Path | None:
-    """Its snapshot in the hub's cache; None where there is none, or the name is no id of the hub."""
+    """Return the model's snapshot in the hub's cache; None where there is none, or the name is no id of the hub."""
     import huggingface_hub
 
     try:
@@ -56,7 +56,7 @@ def _load(model: str, location: str) -> Tokenizer:
 
 
 def tokenizer_of(replicas: Replicas) -> ServerTokenizer | None:
-    """The servers' own tokenizer, where they have an interface for that. Not from the event loop's thread."""
+    """Return the servers' own tokenizer, where they have an interface for that. Not from the event loop's thread."""
     tokenizer = ServerTokenizer(replicas)
     try:
         return tokenizer if tokenizer.looks_sound() else None
@@ -65,7 +65,7 @@ def tokenizer_of(replicas: Replicas) -> ServerTokenizer | None:
 
 
 class ServerTokenizer:
-    """What ``Encoder`` uses of a tokenizer, asked of the server; each call waits for its reply.
+    """A tokenizer as far as ``Encoder`` uses one, asked of the server; each call waits for its reply.
 
     Not for the event loop's own thread, which would wait for itself.
     """
@@ -77,11 +77,11 @@ class ServerTokenizer:
         self.encode = functools.lru_cache(maxsize=4096)(self._encode)
 
     def looks_sound(self) -> bool:
-        """Whether the server encodes and decodes."""
+        """Return whether the server encodes and decodes."""
         return bool(self._encode("a b", add_special_tokens=False)) and self._text([0]) is not None
 
     def _encode(self, text: str, *, add_special_tokens: bool | None = None, verbose: bool = True) -> list[int]:
-        """The tokens of a text; ``add_special_tokens`` None is the server's own habit with prompts."""
+        """Return the tokens of a text; ``add_special_tokens`` None is the server's own habit with prompts."""
         if not text and add_special_tokens is False:
             return []
         adds = add_special_tokens is not False
@@ -97,11 +97,11 @@ class ServerTokenizer:
         return text
 
     def _ask(self, question: Callable[[Replica], Awaitable[Any]]) -> Any:
-        """One of those that live."""
+        """Return the answer of one of the servers that live."""
         return loop.wait(self._replicas.ask(question))
 
     def decode(self, tokens: Any, /, **settings: Any) -> str:
-        """The text of token ids, special tokens included."""
+        """Return the text of token ids, special tokens included."""
         text = self._text([int(token) for token in tokens])
         if text is None:
             raise RequestError("the server does not tell the text of token ids; name its tokenizer (tokenizer=…)")
@@ -109,22 +109,22 @@ class ServerTokenizer:
 
     @functools.cached_property
     def bos_token_id(self) -> int | None:
-        """The token that the server puts before every text; None where it puts none."""
+        """Return the token that the server puts before every text; None where it puts none."""
         own, other = self.encode("a"), self.encode("a", add_special_tokens=False)
         return own[0] if own[1:] == other and len(own) == len(other) + 1 else None
 
     @functools.cached_property
     def bos_token(self) -> str | None:
-        """Its text."""
+        """Return the text of the token that the server puts before every text."""
         return None if self.bos_token_id is None else self.decode([self.bos_token_id]) or None
 
     @functools.cached_property
     def all_special_ids(self) -> list[int]:
-        """BOS alone, as far as the server tells."""
+        """Return the id of BOS alone, as far as the server tells it."""
         return [] if self.bos_token_id is None else [self.bos_token_id]
 
     def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> str:
-        """The text of a chat by the server's template."""
+        """Return the text of a chat by the server's template."""
         is_begun = bool(settings.get("continue_final_message"))
         messages: Sequence[Mapping[str, str]] = conversation
         text = self._ask(lambda replica: replica.dialect.render(replica.client, messages, is_begun=is_begun))

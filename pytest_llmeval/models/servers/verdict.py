@@ -1,4 +1,4 @@
-"""What a server's self-test has found: which requests it can be sent, and how far its numbers may be apart."""
+"""The verdict of a server's self-test: which requests it can be sent, and how far its numbers may be apart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOLERANCE = 1e-3
 """Nats between two logprobs of one token; servers that compute in float32 stay far below it."""
 MOST_NOISE = 0.25
 _MOST_MEAN_NOISE = 0.05
-"""What half precision may add: at one token, and on average. Every fault looked for is larger."""
+"""The noise that half precision may add: at one token, and on average. Every fault looked for is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Probe:
     logprobs: tuple[float, ...]
 
     def difference(self, other: Probe) -> str | None:
-        """None where both could come from one model, else what is different."""
+        """Return what is different; None where both could come from one model."""
         if len(self.logprobs) != len(other.logprobs):
             return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
         compared = Compared()
@@ -53,7 +53,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a server can be asked for: for each of the three None, or why not.
+    """A verdict on what a server can be asked for: for each of the three None, or why not.
 
     ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
     ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
@@ -75,7 +75,7 @@ class Verdict:
     probe: Probe | None = None
 
     def refusal(self, method: str) -> str | None:
-        """Why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
+        """Return why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
         if method == "embed":
             return self.embeddings
         if method == "generate":
@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether all is refused."""
+        """Return whether all is refused."""
         return len(self.refusals) == len(self._abilities())
 
     def as_json(self) -> dict[str, JSON]:
@@ -110,7 +110,7 @@ class Verdict:
 
     @property
     def refusals(self) -> list[str]:
-        """``no text: REASON`` for each that is refused."""
+        """Return ``no text: REASON`` for each that is refused."""
         return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
 
     def _abilities(self) -> Sequence[tuple[str, str | None]]:
@@ -120,7 +120,7 @@ class Verdict:
 
 
 class Untrue(Exception):
-    """What a server does not do as it must; the message is the reason."""
+    """A server does not do something as it must; the message is the reason."""
 
 
 class Disobeyed(Untrue):
@@ -160,7 +160,7 @@ class Compared:
 
 
 def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """One verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
+    """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
     known = list(verdicts.values())
     if len(known) == 1:
         return known[0]

@@ -29,7 +29,7 @@ class Watch:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """While a request is at the server, which would break if the server went away."""
+        """Count a request as being at the server: it would break if the server went away."""
         self._num_open += 1
         try:
             yield
@@ -38,7 +38,9 @@ class Watch:
             self._quiet_since_s = self._clock()
 
     async def check(self) -> None:
-        """Before a request. All requests that come meanwhile wait for one asking. Raises what ``ask`` raises."""
+        """Ask the server before a request, if there is doubt. All requests that come meanwhile wait for one asking.
+        Raises what ``ask`` raises.
+        """
         if not self._num_open and self._clock() - self._quiet_since_s > _SHORTEST_RESTART_S:
             self._is_doubtful = True
         if self.ask is not None and self._asking is None and self._is_doubtful:

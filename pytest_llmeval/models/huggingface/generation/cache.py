@@ -41,7 +41,7 @@ class Header:
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
 
     def cut(self, num_tokens: int) -> Header:
-        """The header's beginning, a view of it."""
+        """Return the header's beginning, a view of it."""
         if num_tokens == len(self.tokens):
             return self
         return Header(
@@ -85,7 +85,7 @@ class RowsCache:
         self._stores: list[_Store] = []
 
     def view(self, rows: slice, first_column: int, num_tokens: int) -> Cache:
-        """The cache of a forward pass: ``rows`` from ``first_column`` on, with ``num_tokens`` read."""
+        """Return the cache of a forward pass: ``rows`` from ``first_column`` on, with ``num_tokens`` read."""
         made = 0
 
         def next_layer() -> _Layer:
@@ -109,7 +109,7 @@ class RowsCache:
             self._stores[-1].write(slice(0, 1), slice(0, len(header.tokens)), keys, values)
 
     def clear(self, rows: slice, columns: slice) -> None:
-        """Zeros where a row has nothing: masked, they must still be numbers."""
+        """Write zeros where a row has nothing: masked, they must still be numbers."""
         for keys, values in self._buffers():
             keys[rows, :, columns] = 0
             values[rows, :, columns] = 0
@@ -128,7 +128,7 @@ class RowsCache:
                 buffer[rows, :, target] = buffer[rows, :, columns].clone()  # the two may overlap
 
     def header(self, tokens: tuple[int, ...]) -> Header:
-        """The only row as a header."""
+        """Return the only row as a header."""
         buffers = self._buffers()
         return Header(tokens, tuple(keys for keys, _ in buffers), tuple(values for _, values in buffers))
 
@@ -162,11 +162,11 @@ class _Layer(DynamicLayer):  # type: ignore[no-untyped-call]
         return keys[self._rows, :, own], values[self._rows, :, own]
 
     def get_seq_length(self) -> int:
-        """Tokens read so far, the header's included."""
+        """Return tokens read so far, the header's included."""
         return self._num_header_tokens + self._num_tokens
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of what the queries attend to."""
+        """Return length and offset of what the queries attend to."""
         return self.get_seq_length() + query_length, 0
 
 
@@ -186,7 +186,7 @@ def attend(
     shared_header: Header | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention over a header and each row's own tokens.
+    """Return attention over a header and each row's own tokens.
 
     ``query`` (rows, heads, queries, width), ``key`` and ``value`` (rows, key heads, own tokens, width). With several
     queries ``attention_mask`` is boolean over header and own tokens, with one it is additive over own tokens alone, or
@@ -215,7 +215,7 @@ def _attend_one(
     header_key: torch.Tensor,
     header_value: torch.Tensor,
 ) -> torch.Tensor:
-    """One query (rows, heads, width) per row; returns (rows, 1, heads, width of values)."""
+    """Return one query (rows, heads, width) per row; returns (rows, 1, heads, width of values)."""
     num_rows, num_heads, width = query.shape
     num_key_heads, num_header_tokens, _ = header_key.shape
     group = num_heads // num_key_heads

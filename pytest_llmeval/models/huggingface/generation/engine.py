@@ -44,7 +44,7 @@ class Text:
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and what is written at most."""
+        """Return the number of tokens of the prompt and of what is written at most."""
         return len(self.prompt) + self.plan.max_tokens
 
 
@@ -81,7 +81,8 @@ class TextEngine:
         *,
         on_finished: Callable[[int, Written], None] | None = None,
     ) -> list[Written]:
-        """What was written for each text, in order. ``on_finished`` gets each, with its index, as soon as it has ended.
+        """Return what was written for each text, in order. ``on_finished`` gets each, with its index, as soon as it has
+        ended.
 
         A text's seconds are its share of those in which its prompt was read, and of those of each of its tokens.
         """
@@ -142,7 +143,9 @@ class TextEngine:
         return batches
 
     def _reaches_switch(self, text: Text) -> bool:
-        """Whether the text may grow so long that the angles of all its tokens change, for which transformers cares."""
+        """Return whether the text may grow so long that the angles of all its tokens change, for which transformers
+        cares.
+        """
         limit = self._attention.max_positions
         return limit is not None and text.num_tokens > limit
 
@@ -204,7 +207,9 @@ def _of_equal_lengths(texts: Sequence[Text], members: Sequence[int]) -> list[lis
 
 
 def _max_tokens_written(runner: Runner, *, is_driven: bool) -> int:
-    """Tokens whose keys and values a batch may hold: 2 GiB on the CPU, elsewhere three times what may be kept."""
+    """Return how many tokens a batch may hold with keys and values: 2 GiB on the CPU, elsewhere three times what may be
+    kept.
+    """
     model = runner.model
     limit = _MAX_CACHE_BYTES_ON_CPU if model.device.type == "cpu" else 3 * kept_bytes(model.device)
     return max(1, limit // ((_bytes_found(runner) if is_driven else None) or _bytes_by_config(model)))

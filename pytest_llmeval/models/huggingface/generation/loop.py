@@ -44,7 +44,7 @@ one by one would (with R rows and texts of L tokens, the least of both is where 
 
 
 def can_drive(runner: Runner, attention: Attention) -> bool:
-    """Whether ``RowsWriter`` can run it: a causal class of transformers whose past is its attention's alone."""
+    """Return whether ``RowsWriter`` can run it: a causal class of transformers whose past is its attention's alone."""
     return (
         attention.kind in ("full", "windowed")
         and type(runner.model).__module__.startswith("transformers.models.")
@@ -90,7 +90,7 @@ class _Call:
 
     @property
     def has_more(self) -> bool:
-        """Whether a text is waited for."""
+        """Return whether a text is waited for."""
         return bool(self._waiting or self._written)
 
     def step(self) -> None:
@@ -120,7 +120,9 @@ class _Call:
         return tokens
 
     def _end(self) -> None:
-        """Texts that are done leave their rows; the last row takes the place of each, as ``Rows.drop`` does it."""
+        """Take texts that are done out of their rows; the last row takes the place of each, as ``Rows.drop`` does
+        it.
+        """
         places = [place for place in reversed(range(len(self._written))) if self._writers[self._written[place]].is_done]
         for place in places:
             i = self._written[place]
@@ -157,7 +159,7 @@ class RowsWriter:
         self.kept.clear()
 
     def plan(self, prompts: Sequence[tuple[int, ...]]) -> list[HeaderGroup]:
-        """Which of ``prompts`` are written after which header: one that they share, or one that is kept."""
+        """Return which of ``prompts`` are written after which header: one that they share, or one that is kept."""
         together = [HeaderGroup(0, tuple(range(len(prompts))))]
         if not self.shares_headers:
             return together
@@ -178,7 +180,7 @@ class RowsWriter:
         return [*shared, *(HeaderGroup(len(header), tuple(members)) for header, members in by_header.items())]
 
     def _num_kept_tokens(self, prompt: tuple[int, ...]) -> int:
-        """How much of ``prompt`` a kept header holds; 0 where that is not worth its while."""
+        """Return how much of ``prompt`` a kept header holds; 0 where that is not worth its while."""
         longest = max((min(common_length(kept.tokens, prompt), len(prompt) - 1) for kept in self.kept), default=0)
         return longest if longest >= MIN_HEADER_TOKENS else 0
 
@@ -191,7 +193,7 @@ class RowsWriter:
         num_rows: int | None = None,
         on_finished: Callable[[int, Generated], None] | None = None,
     ) -> list[Generated]:
-        """What the model writes after each prompt (tokens) by its plan, in order.
+        """Return what the model writes after each prompt (tokens) by its plan, in order.
 
         The prompts share their first ``num_header_tokens``, and each has more than that. At most ``num_rows`` are
         written at a time (None: all), the first ones first. ``on_finished`` is called with the index of each when its
@@ -220,7 +222,7 @@ class RowsWriter:
         return [call.results[i] for i in range(len(prompts))]
 
     def _agrees(self, prompts: Sequence[tuple[int, ...]], num_header_tokens: int) -> bool:
-        """Whether the beginnings of two prompts give the same with a header and without."""
+        """Return whether the beginnings of two prompts give the same with a header and without."""
         header_tokens = prompts[0][: min(num_header_tokens, 24)]
         own = [prompt[num_header_tokens:][:size] for prompt, size in zip(prompts, (3, 7), strict=False)]
         rests = [(*tokens, *header_tokens[:2]) for tokens in own]
@@ -239,7 +241,7 @@ class RowsWriter:
         return torch.allclose(shared, alone, atol=tolerance)
 
     def _two_steps(self, rests: list[tuple[int, ...]], header: Header | None) -> torch.Tensor:
-        """Probabilities after all but the last token of each, and after the last."""
+        """Return probabilities after all but the last token of each, and after the last."""
         order = sorted(range(len(rests)), key=lambda i: len(rests[i]))
         longest = max(map(len, rests))
         rows = Rows(self, header, num_rows=len(rests), num_columns=longest, longest_prompt=longest - 1)
@@ -248,7 +250,7 @@ class RowsWriter:
         return found[torch.tensor(order).argsort()]
 
     def _header(self, tokens: tuple[int, ...]) -> Header:
-        """The header ``tokens`` from those that are kept, else computed, from where they end, and kept."""
+        """Return the header ``tokens`` from those that are kept, else computed, from where they end, and kept."""
         best, length = None, 0
         for kept in self.kept:
             if (n := common_length(kept.tokens, tokens)) > length:
@@ -267,7 +269,7 @@ class RowsWriter:
         return header
 
     def _read_header(self, tokens: tuple[int, ...], known: Header | None = None) -> Header:
-        """Keys and values of ``tokens``, whose beginning may be ``known``."""
+        """Return keys and values of ``tokens``, whose beginning may be ``known``."""
         cache = RowsCache(1, len(tokens))
         begin = 0
         if known is not None:
@@ -287,7 +289,7 @@ class RowsWriter:
         mask: torch.Tensor | None,
         header: Header | None = None,
     ) -> torch.Tensor:
-        """The logits after the last column, (rows, vocabulary)."""
+        """Return the logits after the last column, (rows, vocabulary)."""
         device = self.model.device
         logits: torch.Tensor = self.model(
             input_ids=input_ids.to(device),

@@ -36,7 +36,7 @@ class Reader(Protocol):
         mask: torch.Tensor | None,
         header: Header | None = None,
     ) -> torch.Tensor:
-        """The logits after the last column, (rows, vocabulary)."""
+        """Return the logits after the last column, (rows, vocabulary)."""
 
 
 def num_columns(longest: int, *, refilled: bool) -> int:
@@ -72,7 +72,7 @@ class Rows:
         self._view: Any = None
 
     def add(self, prompts: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        """Logits after each of ``prompts`` (without the header), which are rows from now on.
+        """Return logits after each of ``prompts`` (without the header), which are rows from now on.
 
         They are to be in order of length, so that those read at once are padded little.
         """
@@ -127,7 +127,7 @@ class Rows:
         self._settle()
 
     def read(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Logits after one more token of each row."""
+        """Return logits after one more token of each row."""
         if self._end == self._num_columns:
             self._move_back()
         if self._view is None:
@@ -150,7 +150,7 @@ class Rows:
         self._settle()
 
     def _settle(self) -> None:
-        """What follows from the rows' beginnings."""
+        """Compute what follows from the rows' beginnings."""
         self._view = self._mask = None
         self._begin = min(self._starts, default=self._end)
         starts = torch.tensor(self._starts)[:, None]

@@ -17,21 +17,21 @@ class Seconds:
     def __init__(self) -> None:
         self._last = time.perf_counter()
         self._written_s = 0.0
-        """What a row would have of writing, had it been there from the beginning."""
+        """The seconds of writing that a row would have, had it been there from the beginning."""
         self._rows: dict[int, tuple[float, float]] = {}
 
     def write(self) -> None:
-        """What went by until now was writing, where there are rows."""
+        """Count the time until now as writing, where there are rows."""
         if self._rows:
             self._written_s += self._passed_s() / len(self._rows)
 
     def read(self, rows: Collection[int]) -> None:
-        """What went by until now was reading the prompts of these ``rows``, which begin to be written."""
+        """Count the time until now as reading the prompts of these ``rows``, which begin to be written."""
         share_s = self._passed_s() / len(rows)
         self._rows.update(dict.fromkeys(rows, (share_s, self._written_s)))
 
     def end(self, row: int) -> tuple[float, float]:
-        """The seconds of a row that is done now: all, and those of its prompt."""
+        """Return the seconds of a row that is done now: all, and those of its prompt."""
         self.write()
         prefill_s, written_before_s = self._rows.pop(row)
         return prefill_s + self._written_s - written_before_s, prefill_s

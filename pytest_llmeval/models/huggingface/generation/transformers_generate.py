@@ -21,7 +21,7 @@ __all__ = ["clean_generation_config", "generate_rows"]
 
 
 def clean_generation_config(runner: Runner) -> transformers.GenerationConfig:
-    """What a model generates by when the request says all: no sampling, penalties or lengths of its author's."""
+    """Return what a model generates by when the request says all: no sampling, penalties or lengths of its author's."""
     create: Any = transformers.GenerationConfig  # untyped, while the rest of transformers is typed
     config: transformers.GenerationConfig = create(
         do_sample=False, num_beams=1, eos_token_id=list(runner.ends) or None, pad_token_id=runner.pad_token
@@ -36,7 +36,7 @@ def generate_rows(
     *,
     on_finished: Callable[[int, Generated], None] | None = None,
 ) -> list[Generated]:
-    """What the model writes after each prompt (tokens) by its plan, in order.
+    """Return what the model writes after each prompt (tokens) by its plan, in order.
 
     Prompts are padded and masked. ``on_finished`` gets the index of each row when its text has ended, and the text.
     """

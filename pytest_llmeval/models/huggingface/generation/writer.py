@@ -62,7 +62,7 @@ class Generated:
 
 
 def seed_of(seed: int, prompt: Sequence[int], epoch: int = 0) -> int:
-    """The generator's seed for a prompt: questions of one suite share a seed, and draw different random numbers.
+    """Return the generator's seed for a prompt: questions of one suite share a seed, and draw different random numbers.
 
     So do the epochs of one question.
     """
@@ -83,7 +83,9 @@ class Writer:
         *,
         before: Sequence[int] | None = None,
     ) -> None:
-        """``before`` are the tokens before the reply that a repetition penalty counts; by default the prompt's."""
+        """Begin a reply. ``before`` are the tokens before it that a repetition penalty counts; by default the
+        prompt's.
+        """
         self.tokens: list[int] = []
         self.is_done = False
         self.saw_nan = False
@@ -108,7 +110,7 @@ class Writer:
         self._random = random.Random(seed_of(plan.seed, prompt, plan.epoch)) if plan.temperature > 0 else None
 
     def draw(self) -> float:
-        """The row's next random number in [0, 1); only for rows that sample."""
+        """Return the row's next random number in [0, 1); only for rows that sample."""
         if self._random is None:
             raise ValueError("a greedy row draws nothing")
         return self._random.random()
@@ -119,7 +121,7 @@ class Writer:
         return [*self._before, *self.tokens]
 
     def add(self, token: int) -> None:
-        """The model's next token; ignored once the text has ended."""
+        """Add the model's next token; it is ignored once the text has ended."""
         if self.is_done:
             return
         self.tokens.append(token)
@@ -128,11 +130,11 @@ class Writer:
         self.is_done = self._has_stopped or len(self.tokens) >= self._plan.max_tokens
 
     def fail(self) -> None:
-        """The model's logits were not numbers."""
+        """Note that the model's logits were not numbers."""
         self.saw_nan = self.is_done = True
 
     def result(self, seconds: float = 0.0, prefill_seconds: float | None = None) -> Generated:
-        """What was written, in so many seconds."""
+        """Return what was written, in so many seconds."""
         plan = self._plan
         tagged, was_cut = cut_behind_reasoning(self._tagged(self.tokens), self._stop, plan.reasoning)
         text = tagged.removeprefix(plan.opened)
@@ -164,18 +166,18 @@ class Writer:
         return cut_behind_reasoning(tagged, self._stop, reasoning)[1]
 
     def _is_stop_token(self, token: int) -> bool:
-        """Whether it is a special token at which the text stops: it has no text, and is not looked for there."""
+        """Return whether it is a special token at which the text stops: it has no text, and is not looked for there."""
         if token not in self._stop_tokens:
             return False
         found = split_reasoning(self._tagged(self.tokens), self._plan.reasoning)
         return found.reasoning is None or bool(found.text.strip())
 
     def _tagged(self, tokens: list[int]) -> str:
-        """The text of all tokens, from the tag that the prompt has opened on."""
+        """Return the text of all tokens, from the tag that the prompt has opened on."""
         return self._plan.opened + self._shown(tokens)
 
     def _shown(self, tokens: list[int]) -> str:
-        """The text of tokens with those of which tags are made."""
+        """Return the text of tokens with those of which tags are made."""
         if not self._has_tag_token:
             return self._text(tokens)
         parts: list[str] = []
@@ -191,7 +193,8 @@ class Writer:
 
 
 def choose_tokens(logits: torch.Tensor, writers: Sequence[Writer]) -> list[int]:
-    """The next token of each row of ``logits`` (rows, vocabulary): the likeliest, or drawn at the row's temperature.
+    """Return the next token of each row of ``logits`` (rows, vocabulary): the likeliest, or drawn at the row's
+    temperature.
 
     Draws invert the distribution function in float64 on the CPU with one number of the row's own. A row whose logits
     are not numbers (NaN, or infinitely likely) fails, and its token means nothing; rows that are done are left alone.

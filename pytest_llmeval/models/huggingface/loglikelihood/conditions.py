@@ -47,26 +47,28 @@ _VARIABLES = (
     "ONEDNN_DEFAULT_FPMATH_MODE",
     "ONEDNN_MAX_CPU_ISA",
 )
-"""Of the environment: those by which a library below torch rounds otherwise."""
+"""Variables of the environment by which a library below torch rounds otherwise."""
 _PRECISIONS = (
     *("fp32_precision", "cuda.matmul.fp32_precision"),
     *("cudnn.fp32_precision", "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"),
     *("mkldnn.fp32_precision", "mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision"),
     "mkldnn.rnn.fp32_precision",
 )
-"""Of ``torch.backends``, since torch 2.9: once one of them is set, the older getters may raise ``RuntimeError``."""
+"""Settings of ``torch.backends``, since torch 2.9: once one of them is set, the older getters may raise
+``RuntimeError``.
+"""
 _REDUCTIONS = (
     "allow_fp16_reduced_precision_reduction",
     "allow_bf16_reduced_precision_reduction",
     "allow_fp16_accumulation",
 )
-"""Of ``torch.backends.cuda.matmul``."""
+"""Settings of ``torch.backends.cuda.matmul``."""
 
 
 def conditions_of_verdict(
     model: Any, fingerprint: str | None, max_length: int | None, settings: ModelSettings
 ) -> str | None:
-    """A hash (hex) of the conditions; None where they cannot be known, and each process checks for itself.
+    """Return a hash (hex) of the conditions; None where they cannot be known, and each process checks for itself.
 
     ``fingerprint`` is of the weights and of what changes responses (dtype, attention, quantisation). The number of the
     device does not count, its name does.
@@ -94,7 +96,7 @@ def conditions_of_verdict(
 
 
 def _precision() -> dict[str, Any]:
-    """All that torch lets a user set, and that changes how the same kernels round."""
+    """Return all that torch lets a user set, and that changes how the same kernels round."""
     found: dict[str, Any] = {name: _setting(name) for name in _PRECISIONS}
     if found["cuda.matmul.fp32_precision"] is None:
         found |= {"matmul": torch.get_float32_matmul_precision(), "cudnn": torch.backends.cudnn.allow_tf32}
@@ -107,7 +109,7 @@ def _precision() -> dict[str, Any]:
 
 
 def _setting(name: str) -> str | bool | None:
-    """A setting of ``torch.backends``; None where this torch does not have it."""
+    """Return a setting of ``torch.backends``; None where this torch does not have it."""
     try:
         found: str | bool = operator.attrgetter(name)(torch.backends)
     except AttributeError:
@@ -116,7 +118,7 @@ def _setting(name: str) -> str | bool | None:
 
 
 def _is_enabled(kernel: str) -> bool | None:
-    """Whether torch may use this attention kernel; None where this torch does not know it."""
+    """Return whether torch may use this attention kernel; None where this torch does not know it."""
     enabled = getattr(torch.backends.cuda, f"{kernel}_sdp_enabled", None)
     return None if enabled is None else bool(enabled())
 
@@ -129,13 +131,13 @@ def _version(distribution: str) -> str | None:
 
 
 def _device_name(device: torch.device) -> str:
-    """What the device calls itself, where its part of torch says so; else the processor."""
+    """Return what the device calls itself, where its part of torch says so; else the processor."""
     name = getattr(getattr(torch, device.type, None), "get_device_name", None)
     return _processor() if name is None else str(name(device))
 
 
 def _processor() -> str:
-    """The kind of processor, with the instructions that torch's kernels are chosen by."""
+    """Return the kind of processor, with the instructions that torch's kernels are chosen by."""
     return f"{platform.system()} {platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
@@ -153,7 +155,7 @@ def _source(of: type | ModuleType) -> str | None:
 
 @functools.cache
 def _own_code() -> str:
-    """A hash of all modules of ``models/huggingface``, and of ``models/encoding.py``.
+    """Return a hash of all modules of ``models/huggingface``, and of ``models/encoding.py``.
 
     They decide what both paths compute and how they are compared, and an installation in development changes and keeps
     its version.

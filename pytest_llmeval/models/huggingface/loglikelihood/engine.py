@@ -49,7 +49,7 @@ _RUNNABLE = frozenset({"sdpa", "eager"})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one request got. ``loglikelihood`` in nats, NaN where the model's logits are."""
+    """The outcome of one request. ``loglikelihood`` in nats, NaN where the model's logits are."""
 
     loglikelihood: float
     is_greedy: bool
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def _attention_of(runner: Runner) -> Attention:
-    """What a loaded model's class and config say of its attention, and of the way in which it was loaded."""
+    """Return what a loaded model's class and config say of its attention, and of the way in which it was loaded."""
     model, config, parameters = runner.model, runner.model.config, runner.parameters
     attention = attention_of(config.to_dict())
     if attention.kind == "other":
@@ -122,7 +122,7 @@ class Engine:
             self._tree.clear()
 
     def use_plain(self, reason: str) -> None:
-        """From now on score everything plain, and trust what is known of the model's attention no more."""
+        """Score everything plain from now on, and trust what is known of the model's attention no more."""
         self.name, self.reason = "plain", reason
         self.attention = dataclasses.replace(self.attention, kind="other", reason=reason)
         self._tree.clear()
@@ -135,7 +135,8 @@ class Engine:
         alone: bool = False,
         on_scored: Callable[[Mapping[int, Outcome | RequestError]], None] | None = None,
     ) -> dict[int, Outcome | RequestError]:
-        """The outcome of every pair, by its key. ``on_scored`` gets those of each batch as soon as they are known.
+        """Return the outcome of every pair, by its key. ``on_scored`` gets those of each batch as soon as they are
+        known.
 
         One that is not a number may be computed again, with its neighbours.
 
@@ -208,7 +209,9 @@ class Engine:
     def _after_out_of_memory(
         self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError], budget: Budget
     ) -> list[Row]:
-        """Smaller steps for what remains; what does not fit into the smallest fails, and ``budget`` is tried again."""
+        """Score what remains in smaller steps; what does not fit into the smallest fails, and ``budget`` is tried
+        again.
+        """
         self._tree.clear()
         empty_cache()
         smaller = self._budget.halved()
@@ -249,7 +252,7 @@ class Engine:
                 take(found)
 
     def _lengths(self, rows: Sequence[Row]) -> list[int]:
-        """What each row takes of a batch, in tokens."""
+        """Return what each row takes of a batch, in tokens."""
         return [len(row.tokens) for row in rows]
 
     def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
@@ -279,7 +282,7 @@ class Engine:
 
 @dataclass(slots=True)
 class _Request:
-    """What is known of a request of which ``num_missing`` logprobs are still to come."""
+    """A request of which ``num_missing`` logprobs are still to come, and what is known of it."""
 
     num_missing: int
     values: list[float] = field(default_factory=list)
@@ -321,7 +324,7 @@ class _Requests:
 def _outcomes_of(
     row: Row, scored: Sequence[Scored] | RequestError, seconds: float
 ) -> dict[int, Outcome | RequestError]:
-    """What the requests of one row got, which share its seconds."""
+    """Return what the requests of one row got, which share its seconds."""
     requests = [request for request, _ in row.targets]
     if isinstance(scored, RequestError):
         return dict.fromkeys(requests, scored)
@@ -334,7 +337,7 @@ def _outcomes_of(
 def _in_halves(
     batch: Sequence[_T], compute: Callable[[Sequence[_T]], Sequence[Any]], device: Any
 ) -> list[tuple[_T, Any, float]]:
-    """``(member, outcome, seconds)`` of a batch, halved as long as the device runs out of memory.
+    """Return ``(member, outcome, seconds)`` of a batch, halved as long as the device runs out of memory.
 
     The outcome of a member that does not fit alone is a ``RequestError``.
     """
@@ -367,5 +370,5 @@ def empty_cache() -> None:
 
 
 def too_little_memory(device: Any) -> RequestError:
-    """What a request gets that does not fit into memory alone."""
+    """Return what a request gets that does not fit into memory alone."""
     return RequestError(f"the device {device} has too little memory for this request")

@@ -35,7 +35,7 @@ class Scored:
 
 
 def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
-    """The logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
+    """Return the logprob of ``tokens[k]`` by ``logits[rows[k]]`` (positions x vocabulary), which are overwritten.
 
     A log-softmax in float32 whatever the model's dtype, computed only as far as the wanted numbers need it.
     """
@@ -53,7 +53,7 @@ def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]
 def padded(
     rows: Sequence[tuple[int, ...]], pad_token: int, *, on_left: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens (rows, positions), padded on the right or on the left, and the mask that is 1 where they are."""
+    """Return tokens (rows, positions), padded on the right or on the left, and the mask that is 1 where they are."""
     longest = max(map(len, rows))
     tokens = torch.full((len(rows), longest), pad_token, dtype=torch.long)
     mask = torch.zeros_like(tokens)
@@ -85,7 +85,8 @@ def score_rows(runner: Runner, rows: Sequence[Row], *, max_scored: int) -> list[
 
 
 def _logits(model: Any, inputs: dict[str, Any], *, num_kept: int, size: int) -> Iterator[tuple[int, torch.Tensor]]:
-    """The logits (rows, positions, vocabulary) of the last ``num_kept`` positions, in pieces that start at a position.
+    """Return the logits (rows, positions, vocabulary) of the last ``num_kept`` positions, in pieces that start at a
+    position.
 
     For more than one piece the model runs once, and what it would project is held back; then its head, and what the
     model does to logits afterwards, run on each piece, behind a forward pass over a single token.
@@ -145,12 +146,12 @@ class RowScores:
             offset += count
 
     def scored(self) -> list[Scored]:
-        """The targets, in order."""
+        """Return the targets, in order."""
         return [Scored(summed(values), all(is_top)) for values, is_top in self._logprobs]
 
 
 def summed(logprobs: Sequence[float]) -> float:
-    """The exact sum. Minus infinity for a token that the model excludes; NaN where a logprob is none."""
+    """Return the exact sum. Minus infinity for a token that the model excludes; NaN where a logprob is none."""
     if any(math.isnan(logprob) or logprob == math.inf for logprob in logprobs):
         return math.nan
     return -math.inf if -math.inf in logprobs else math.fsum(logprobs)

@@ -83,7 +83,7 @@ def _difference(one: Outcome | RequestError, other: Outcome | RequestError) -> f
 
 
 def self_check(engine: Engine, model: Any, *, max_length: int | None) -> str | None:
-    """Why the tree is not to be used for this model; None if a small tree of random tokens is right.
+    """Return why the tree is not to be used for this model; None if a small tree of random tokens is right.
 
     The tree reaches beyond a window or a chunk that is short enough; a longer one is the audit's.
     """
@@ -111,7 +111,7 @@ def self_check(engine: Engine, model: Any, *, max_length: int | None) -> str | N
 
 
 def _random_pairs(vocabulary: int, depth: int) -> dict[int, EncodedPair]:
-    """A header, three questions, two choices each, of random tokens; the deepest reaches ``depth``."""
+    """Return a header, three questions, two choices each, of random tokens; the deepest reaches ``depth``."""
     draw = random.Random(0)
 
     def tokens(count: int) -> tuple[int, ...]:

@@ -53,7 +53,8 @@ def attend_in_blocks(
     tree_blocks: Sequence[tuple[int, int]] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What sdpa gives for ``query`` (1, heads, tokens, width) under an additive mask (1, 1, tokens, cached + tokens).
+    """Return what sdpa gives for ``query`` (1, heads, tokens, width) under an additive mask (1, 1, tokens, cached +
+    tokens).
 
     ``tree_blocks`` are spans of tokens that see the cached ones and those of their own span; None, or a single one: all
     is one call. Returns (1, tokens, heads, width).
@@ -107,15 +108,17 @@ class PathCache:
 
     @property
     def paths(self) -> list[tuple[int, ...]]:
-        """All paths at hand."""
+        """Return all paths at hand."""
         return [path for path in (self._path, *self._left) if path]
 
     def longest(self, path: tuple[int, ...]) -> int:
-        """How many tokens of ``path`` are at hand."""
+        """Return how many tokens of ``path`` are at hand."""
         return max((common_length(known, path) for known in self.paths), default=0)
 
     def at(self, path: tuple[int, ...]) -> Any:
-        """The cache that holds the longest part of ``path`` at hand; what is computed on top of it extends it."""
+        """Return the cache that holds the longest part of ``path`` at hand; what is computed on top of it extends
+        it.
+        """
         here = common_length(self._path, path)
         if here < len(path):
             best = max(self._left, key=lambda known: common_length(known, path), default=())
@@ -148,7 +151,7 @@ class PathCache:
             total -= _num_bytes(self._left.popitem(last=False)[1])
 
     def grew(self, tokens: Sequence[int]) -> None:
-        """These tokens were computed on top of the path, and stay."""
+        """Note that these tokens were computed on top of the path, and stay."""
         self._path = (*self._path, *tokens)
 
     def forget(self, num_tokens: int) -> None:
@@ -201,7 +204,7 @@ class TreeScorer:
         self._in_blocks = runner.takes_attention
 
     def steps(self, rows: Sequence[Row], budget: Budget) -> list[Step]:
-        """What is to be run for these rows, given what is at hand."""
+        """Return what is to be run for these rows, given what is at hand."""
         return plan_steps(rows, budget, self._paths.paths)
 
     def clear(self) -> None:
@@ -209,11 +212,13 @@ class TreeScorer:
         self._paths.clear()
 
     def running(self) -> AbstractContextManager[None]:
-        """The context that ``run`` needs, to be entered once for many steps."""
+        """Return the context that ``run`` needs, to be entered once for many steps."""
         return in_blocks(self._runner) if self._in_blocks else nullcontext()
 
     def run(self, step: Step) -> Logprobs:
-        """One forward pass: the logprob of each of ``step.wanted_tokens``, and whether it is the likeliest there."""
+        """Run one forward pass, and return the logprob of each of ``step.wanted_tokens``, and whether it is the
+        likeliest there.
+        """
         try:
             cache = self._paths.at(step.path)
             known = self._paths.longest(step.path)

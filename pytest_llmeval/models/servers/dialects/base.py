@@ -64,7 +64,7 @@ class TextPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a server says of itself.
+    """A server's own account of itself.
 
     ``models``: the names that it serves. ``root``: the folder or hub id of the weights, where it names one. ``build``
     identifies the weights (a digest, or a path with size); None for a bare name. ``max_length``: tokens of prompt and
@@ -82,11 +82,11 @@ class Found:
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What stays the same as long as the same model is served."""
+        """Return what stays the same as long as the same model is served."""
         return self.version, self.model, self.root, self.build
 
     def described_identity(self) -> str:
-        """``vllm 0.32, qwen3``: what there is of it, for a message."""
+        """Return ``vllm 0.32, qwen3``: what there is of it, for a message."""
         return one_line(", ".join(filter(None, self.identity)), 200)
 
 
@@ -147,8 +147,8 @@ class Written:
     system_fingerprint: str | None = None
 
     def response(self, request: GenerateRequest, opened: str = "") -> GenerateResponse:
-        """The reply up to its first stop string behind the reasoning. ``opened`` is the tag that the chat template has
-        opened, where that is known.
+        """Return the reply up to its first stop string behind the reasoning. ``opened`` is the tag that the chat
+        template has opened, where that is known.
         """
         is_apart = self.reasoning is not None
         whole = self.text.lstrip() if is_apart else self.text
@@ -255,17 +255,17 @@ class Dialect(ABC):
         return response
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
-        """The logprobs of a continuation's tokens. Raises ``RequestError``."""
+        """Return the logprobs of a continuation's tokens. Raises ``RequestError``."""
         raise RequestError(self.why_no_scores)
 
     async def score_forced(self, client: Client, pair: TextPair) -> Scored | None:
-        """The same of a continuation that is one token, by having the server write it instead of an echo; None where it
-        is more tokens, or the server has no such way. Raises ``RequestError``.
+        """Return the same of a continuation that is one token, by having the server write it instead of an echo; None
+        where it is more tokens, or the server has no such way. Raises ``RequestError``.
         """
         return None
 
     async def loglikelihood(self, client: Client, pair: EncodedPair | TextPair) -> LoglikelihoodResponse:
-        """How likely the continuation is after the context. Raises ``RequestError``."""
+        """Return how likely the continuation is after the context. Raises ``RequestError``."""
         scored = await self.score(client, pair)
         return LoglikelihoodResponse(
             loglikelihood=math.fsum(scored.logprobs),
@@ -281,41 +281,44 @@ class Dialect(ABC):
     async def next_logprobs(
         self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
     ) -> NextLogprobs | None:
-        """The logprobs of several tokens after one context, in few requests; None where the server has no such way.
+        """Return the logprobs of several tokens after one context, in few requests; None where the server has no such
+        way.
 
         Raises ``RequestError``.
         """
         return None
 
     async def sample(self, client: Client, text: str, *, num_tokens: int, temperature: float) -> Sampled:
-        """Some tokens that the server writes after a text, fewer where the text ends. Raises ``RequestError``."""
+        """Return some tokens that the server writes after a text, fewer where the text ends. Raises
+        ``RequestError``.
+        """
         raise RequestError(self.why_no_scores)
 
     async def embed(self, client: Client, text: str) -> EmbeddingResponse:
-        """The embedding of a text; those that are wanted at the same time are asked for together.
+        """Return the embedding of a text; those that are wanted at the same time are asked for together.
 
         Raises ``RequestError``.
         """
         raise RequestError("this server's API has no embeddings")
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
-        """The server's own token ids of a text; None where it does not tell them. Raises ``RequestError``."""
+        """Return the server's own token ids of a text; None where it does not tell them. Raises ``RequestError``."""
         return None
 
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
-        """The text of token ids, special tokens included; None where the server does not tell it."""
+        """Return the text of token ids, special tokens included; None where the server does not tell it."""
         return None
 
     async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
-        """A chat by the server's own template, as text; None where it does not tell it. ``is_begun``: the last turn is
-        the assistant's, to be continued.
+        """Return a chat by the server's own template, as text; None where it does not tell it. ``is_begun``: the last
+        turn is the assistant's, to be continued.
         """
         return None
 
     # What the dialects share
 
     def body(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:
-        """A request's body: without what the server has refused, and with the user's own fields last."""
+        """Return a request's body: without what the server has refused, and with the user's own fields last."""
         return {
             "model": self.model,
             **{name: value for name, value in fields.items() if name not in self.left_out},
@@ -323,7 +326,7 @@ class Dialect(ABC):
         }
 
     async def post(self, client: Client, path: str, fields: Mapping[str, JSON]) -> tuple[dict[str, Any], float]:
-        """The reply to ``fields``, and how many seconds it took.
+        """Return the reply to ``fields``, and how many seconds it took.
 
         A setting that the server says it does not support is left out and the request sent again; where that helps, it
         is left out of all later requests too.
@@ -349,7 +352,7 @@ class Dialect(ABC):
                 return reply, reply.seconds
 
     def _unsupported(self, message: str, sent: Mapping[str, JSON]) -> str | None:
-        """The setting of ``sent``, and not of the user's own fields, that this refusal says is not supported."""
+        """Return the setting of ``sent``, and not of the user's own fields, that this refusal says is not supported."""
         words = message.lower()
         # vLLM names both fields where a limit is too large, which is an error of that sample
         wants_other = any(word in words for word in ("unsupported", "not support", "instead"))
@@ -374,13 +377,13 @@ class Dialect(ABC):
 
 
 def as_messages(prompt: Prompt) -> list[JSON]:
-    """A chat's turns as APIs take them; a text is one turn of the user."""
+    """Return a chat's turns as APIs take them; a text is one turn of the user."""
     turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
     return [{"role": turn.role, "content": turn.content} for turn in turns]
 
 
 def seed_of(request: GenerateRequest) -> int:
-    """The seed of one asking: another for each epoch, the same in every run."""
+    """Return the seed of one asking: another for each epoch, the same in every run."""
     if request.epoch == 0 or request.temperature == 0:
         return request.seed
     digest = hashlib.sha256(f"{request.seed}:{request.epoch}".encode()).digest()
@@ -388,7 +391,7 @@ def seed_of(request: GenerateRequest) -> int:
 
 
 def checked_logprob(value: object) -> float:
-    """A logprob of a reply as a number of at most 0. Raises ``RequestError``."""
+    """Return a logprob of a reply as a number of at most 0. Raises ``RequestError``."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RequestError(f"the server gave {value!r} in a logprob's place")
     if not math.isfinite(value) or value <= _LOWEST:
@@ -399,7 +402,7 @@ def checked_logprob(value: object) -> float:
 
 
 async def tokens_at(client: Client, path: str, body: Mapping[str, JSON]) -> list[int]:
-    """The token ids that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
+    """Return the token ids that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
     tokens = (await client.post(path, body, is_optional=True)).get("tokens")
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
         raise RequestError(f"the server's /{path.lstrip('/')} gave no token ids")
@@ -407,7 +410,7 @@ async def tokens_at(client: Client, path: str, body: Mapping[str, JSON]) -> list
 
 
 async def text_at(client: Client, path: str, body: Mapping[str, JSON], key: str) -> str:
-    """The text that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
+    """Return the text that a server answers with at a path beside OpenAI's. Raises ``RequestError``."""
     text = (await client.post(path, body, is_optional=True)).get(key)
     if not isinstance(text, str):
         raise RequestError(f"the server's /{path.lstrip('/')} gave no text")
@@ -415,7 +418,7 @@ async def text_at(client: Client, path: str, body: Mapping[str, JSON], key: str)
 
 
 async def looked_up(client: Client, path: str) -> dict[str, Any]:
-    """The JSON object that stands at a path which not every server has; empty where there is none.
+    """Return the JSON object that stands at a path which not every server has; empty where there is none.
 
     Raises ``RequestRefused`` where the server is busy or loading its model: it may have the path all the same.
     """
@@ -429,7 +432,7 @@ async def looked_up(client: Client, path: str) -> dict[str, Any]:
 
 
 def choose_model(models: Sequence[str], wanted: str | None, url: str) -> str:
-    """The model to ask: the one that was named, or the server's only one. Raises ``ModelError``."""
+    """Return the model to ask: the one that was named, or the server's only one. Raises ``ModelError``."""
     if wanted is not None:
         if wanted in models or not models:
             return wanted

@@ -38,9 +38,9 @@ __all__ = ["CompletionsDialect", "listed_models", "logprob_lists", "only_choice"
 
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
 _MOST_TEXTS = 32
-"""Of one request for embeddings: as many as every server takes."""
+"""The most texts of one request for embeddings: as many as every server takes."""
 _MOST_CHARS = 100_000
-"""Of the texts of one such request, where it has more than one."""
+"""The most characters of the texts of one such request, where it has more than one."""
 
 
 class CompletionsDialect(Dialect):
@@ -55,11 +55,11 @@ class CompletionsDialect(Dialect):
     reply is cut before it is JSON."""
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
-    """What has the server name tokens by their ids, where it can."""
+    """Settings that have the server name tokens by their ids, where it can."""
 
     embedding_path: ClassVar[str] = "/embeddings"
     format_field: ClassVar[str] = "response_format"
-    """What holds a reply to JSON."""
+    """The field that holds a reply to JSON."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -73,7 +73,7 @@ class CompletionsDialect(Dialect):
         return await self.found(client, models, next((e for e in models if e["id"] == self.model), {}))
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
-        """What else there is to know of the model, whose entry of ``/models`` is ``own``."""
+        """Return what else there is to know of the model, whose entry of ``/models`` is ``own``."""
         root, length = own.get("root"), own.get("max_model_len") or own.get("context_length")
         return Found(
             model=self.model,
@@ -91,15 +91,15 @@ class CompletionsDialect(Dialect):
         return self.written(reply, choice, text_of(choice, "text"), seconds)
 
     def text_fields(self, request: GenerateRequest) -> dict[str, JSON]:
-        """What this server takes for a text prompt beside the usual settings."""
+        """Return what this server takes for a text prompt beside the usual settings."""
         return {}
 
     def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
-        """What this server takes for a chat beside the usual settings."""
+        """Return what this server takes for a chat beside the usual settings."""
         return {}
 
     def settings(self, request: GenerateRequest) -> dict[str, JSON]:
-        """The settings of a request, as the API names them."""
+        """Return the settings of a request, as the API names them."""
         fields: dict[str, JSON] = {
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
@@ -114,7 +114,7 @@ class CompletionsDialect(Dialect):
         return fields
 
     async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
-        """A reply to a chat. One that ended inside of its reasoning has an empty text."""
+        """Return a reply to a chat. One that ended inside of its reasoning has an empty text."""
         fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
         reply, seconds = await self.post_chat(client, "/chat/completions", fields, request)
         choice = only_choice(reply)
@@ -132,7 +132,8 @@ class CompletionsDialect(Dialect):
     async def post_chat(
         self, client: Client, path: str, fields: Mapping[str, JSON], request: GenerateRequest
     ) -> tuple[dict[str, Any], float]:
-        """The reply to a chat; of one that is to follow a JSON schema in the strictest way that the server takes.
+        """Return the reply to a chat; of one that is to follow a JSON schema in the strictest way that the server
+        takes.
 
         Which one that is, the first reply decides, where no self-test did. Raises ``RequestError``.
         """
@@ -155,13 +156,13 @@ class CompletionsDialect(Dialect):
                 return reply
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
-        """What stands in ``format_field``; here OpenAI's."""
+        """Return what stands in ``format_field``; here OpenAI's."""
         if way == "json_object":
             return {"type": "json_object"}
         return {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": self.schema(request)}}
 
     def schema(self, request: GenerateRequest) -> JSON:
-        """The JSON Schema that the server is sent."""
+        """Return the JSON Schema that the server is sent."""
         schema: JSON = json.loads(request.json_schema)
         if self.heeds_max_length and (count := _num_texts(schema)):
             schema = _with_bounded_texts(schema, min(max(request.max_tokens // count, _SHORT), _LONG))
@@ -213,7 +214,9 @@ class CompletionsDialect(Dialect):
         return await asyncio.gather(*(self._embed_alone(client, text) for text in texts), return_exceptions=True)
 
     async def _embed_alone(self, client: Client, text: str) -> EmbeddingResponse:
-        """What was wrong with several together belongs to those that it is wrong with."""
+        """Ask for the embedding of one text, where several together went wrong: the error belongs to the text that has
+        it.
+        """
         reply, seconds = await self.post(client, self.embedding_path, self.embedding_fields([text]))
         (found,) = self._embeddings(reply, 1, seconds)
         if isinstance(found, RequestError):
@@ -221,17 +224,19 @@ class CompletionsDialect(Dialect):
         return found
 
     def embedding_fields(self, texts: Sequence[str]) -> dict[str, JSON]:
-        """What asks for the embeddings of texts at ``embedding_path``."""
+        """Return what asks for the embeddings of texts at ``embedding_path``."""
         return {"input": list(texts), "encoding_format": "float"}
 
     def embedding_reply(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reply to it as OpenAI's API has it."""
+        """Return the reply to it as OpenAI's API has it."""
         return reply
 
     def _embeddings(
         self, reply: Mapping[str, Any], count: int, seconds: float
     ) -> Sequence[EmbeddingResponse | RequestError]:
-        """Of each text of a request, in order; each has its share of the tokens. Raises ``RequestError``."""
+        """Return the embedding of each text of a request, in order; each has its share of the tokens. Raises
+        ``RequestError``.
+        """
         found: list[EmbeddingResponse | RequestError] = []
         reply = self.embedding_reply(reply)
         num_tokens = usage_of(reply)[0] or 0
@@ -262,7 +267,7 @@ class CompletionsDialect(Dialect):
         seconds: float,
         reasoning: str | None = None,
     ) -> Written:
-        """The reply in the form that all dialects share. Raises ``RequestError``."""
+        """Return the reply in the form that all dialects share. Raises ``RequestError``."""
         num_prompt_tokens, num_tokens = usage_of(reply)
         return Written(
             text=text,
@@ -281,7 +286,7 @@ _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema",
 
 
 def _num_texts(schema: JSON) -> int:
-    """Places of a JSON Schema where any text may stand, however long."""
+    """Return the number of places of a JSON Schema where any text may stand, however long."""
     if isinstance(schema, dict):
         return int(_is_any_text(schema)) + sum(map(_num_texts, schema.values()))
     return sum(map(_num_texts, schema)) if isinstance(schema, list) else 0
@@ -299,7 +304,9 @@ def _is_any_text(schema: Mapping[str, JSON]) -> bool:
 
 
 async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:
-    """The entries of ``/models``; none where there is no such list and the model is named. Raises ``ModelError``."""
+    """Return the entries of ``/models``; none where there is no such list and the model is named. Raises
+    ``ModelError``.
+    """
     reply = await client.get("/models")
     if 300 <= reply.status < 400 or reply.status in (401, 402, 403):
         raise client.error_of(reply)
@@ -312,7 +319,7 @@ async def listed_models(client: Client, wanted: str | None) -> list[dict[str, An
 
 
 def what_came(reply: Reply) -> str:
-    """What a server answered to ``/models``, in a few words."""
+    """Return what a server answered to ``/models``, in a few words."""
     if reply.body is None and "<" in reply.text[:200]:
         what = "an HTML page"
     elif reply.body is None:
@@ -326,7 +333,7 @@ def what_came(reply: Reply) -> str:
 
 
 def only_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """The one choice of a reply. Raises ``RequestError``."""
+    """Return the one choice of a reply. Raises ``RequestError``."""
     choices = reply.get("choices")
     if not isinstance(choices, list):
         raise RequestError(f"the server's reply has no choices: {one_line(str(reply), 120)}")
@@ -336,7 +343,7 @@ def only_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text_of(holder: Mapping[str, Any], key: str) -> str:
-    """The text of a reply. Raises ``RequestError`` where there is none."""
+    """Return the text of a reply. Raises ``RequestError`` where there is none."""
     text = holder.get(key)
     if text is None:
         refusal = holder.get("refusal")
@@ -353,7 +360,8 @@ _ENDED_BY_SERVER = re.compile(
 
 
 def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    """Why the reply ended, in the words of any server. Raises ``RequestError`` where it was not the model or a limit.
+    """Return why the reply ended, in the words of any server. Raises ``RequestError`` where it was not the model or a
+    limit.
 
     Servers have many words for the model's own end (``stop``, ``eos``, ``end_turn``, none at all).
     """
@@ -364,7 +372,7 @@ def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
 
 
 def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Tokens of prompt and reply, as far as the server counts them."""
+    """Return tokens of prompt and reply, as far as the server counts them."""
     usage = reply.get("usage")
     counts = [usage.get(key) if isinstance(usage, dict) else None for key in ("prompt_tokens", "completion_tokens")]
     prompt, completion = (c if isinstance(c, int) and c >= 0 else None for c in counts)
@@ -372,20 +380,20 @@ def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def has_reasoned(reply: Mapping[str, Any]) -> bool:
-    """Whether the server counts tokens of reasoning, which it may not show."""
+    """Return whether the server counts tokens of reasoning, which it may not show."""
     usage = reply.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
     return isinstance(details, dict) and bool(details.get("reasoning_tokens"))
 
 
 def token_id(token: str) -> int | None:
-    """The id in ``token_id:17``, which is how vLLM writes tokens by their ids; None for a token's text."""
+    """Return the id in ``token_id:17``, which is how vLLM writes tokens by their ids; None for a token's text."""
     match = _TOKEN_ID.fullmatch(token)
     return int(match[1]) if match else None
 
 
 def logprob_lists(choice: Mapping[str, Any]) -> tuple[list[str], list[Any], list[Any], list[Any] | None]:
-    """``tokens``, ``token_logprobs``, ``top_logprobs`` and ``text_offset`` of a completion, all of one length.
+    """Return ``tokens``, ``token_logprobs``, ``top_logprobs`` and ``text_offset`` of a completion, all of one length.
 
     Raises ``RequestError``.
     """

@@ -17,7 +17,9 @@ _UNDECODED = "\ufffd"
 
 
 def is_greedy(logprobs: Sequence[float], tops: Sequence[Any]) -> bool | None:
-    """Whether each token is the likeliest of its place, by the top logprobs there; None where those are missing."""
+    """Return whether each token is the likeliest of its place, by the top logprobs there; None where those are
+    missing.
+    """
     if not all(isinstance(top, Mapping) and top for top in tops):
         return None
     for value in (value for top in tops for value in top.values()):
@@ -27,7 +29,8 @@ def is_greedy(logprobs: Sequence[float], tops: Sequence[Any]) -> bool | None:
 
 
 def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, has_ids: bool = False) -> Scored:
-    """The continuation's part of an echo of token ids. The reply may hold tokens that were written after the prompt.
+    """Return the continuation's part of an echo of token ids. The reply may hold tokens that were written after the
+    prompt.
 
     ``has_ids``: the echo was asked to name tokens by their ids, and has to.
 
@@ -58,7 +61,7 @@ def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, h
 
 
 def _check_tokens(tokens: Sequence[str], sent: Sequence[int], text: object, *, has_ids: bool) -> None:
-    """Whether what was echoed is what was sent: by ids, else by the text that the tokens make up."""
+    """Check whether what was echoed is what was sent: by ids, else by the text that the tokens make up."""
     ids = [token_id(token) for token in tokens[: len(sent)]]
     if None not in ids:
         if ids != list(sent):
@@ -74,7 +77,7 @@ def _check_tokens(tokens: Sequence[str], sent: Sequence[int], text: object, *, h
 
 
 def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Scored:
-    """The continuation's part of an echoed text, found by ``text_offset``.
+    """Return the continuation's part of an echoed text, found by ``text_offset``.
 
     Raises ``RequestError`` unless the tokens join back to the text that was sent, the first has null and the rest
     finite numbers, and a token begins where the continuation does.
@@ -118,7 +121,7 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
 
 
 def _check_offsets(tokens: Sequence[str], offsets: Sequence[Any], sent: str) -> None:
-    """Whether the tokens are those of the text, each where its offset says.
+    """Check whether the tokens are those of the text, each where its offset says.
 
     A token that is a part of a character has no text of its own: it is skipped, and what follows must fit again.
     """

@@ -13,7 +13,7 @@ __all__ = ["embedding_entries", "vector_in"]
 
 
 def embedding_entries(reply: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """One entry for each of ``count`` texts, in the order in which they were sent. Raises ``RequestError``."""
+    """Return one entry for each of ``count`` texts, in the order in which they were sent. Raises ``RequestError``."""
     data = reply.get("data")
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise RequestError(f"the server's reply has no embeddings: {_shown(reply)}")
@@ -26,7 +26,7 @@ def embedding_entries(reply: Mapping[str, Any], count: int) -> list[dict[str, An
 
 
 def vector_in(entry: Mapping[str, Any], length: int | None) -> tuple[float, ...]:
-    """The numbers of one embedding, ``length`` of them where that is known. Raises ``RequestError``."""
+    """Return the numbers of one embedding, ``length`` of them where that is known. Raises ``RequestError``."""
     found = entry.get("embedding")
     if isinstance(found, str):
         raise RequestError("the server gave an embedding as text (base64?), and was asked for numbers")

@@ -126,7 +126,7 @@ class LlamaCppPython(CompletionsDialect):
         )
 
     async def _context(self, client: Client, text: str) -> list[int]:
-        """The tokens of a context, which all options of a question share."""
+        """Return the tokens of a context, which all options of a question share."""
         if text not in self._contexts:
             tokens = await self.tokenize(client, text, add_special_tokens=True) or []
             if len(self._contexts) >= _NUM_CONTEXTS:

@@ -109,7 +109,7 @@ class LlamaServer(CompletionsDialect):
     async def _next(
         self, client: Client, prompt: Sequence[int], *, num_listed: int, forced: int | None = None
     ) -> tuple[dict[str, Any], float]:
-        """The entry of the one token that was written, and its seconds."""
+        """Return the entry of the one token that was written, and its seconds."""
         fields: dict[str, JSON] = {
             "prompt": list(prompt),
             "n_predict": 1,
@@ -200,7 +200,7 @@ def _check_whole(reply: Mapping[str, Any]) -> None:
 
 
 def _listed(entry: Mapping[str, Any]) -> list[tuple[int, float]]:
-    """The likeliest tokens of a place, the first first. Raises ``RequestError``."""
+    """Return the likeliest tokens of a place, the first first. Raises ``RequestError``."""
     tops = entry.get("top_logprobs")
     if not isinstance(tops, list):
         return []

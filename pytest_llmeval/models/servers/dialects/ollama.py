@@ -61,7 +61,7 @@ class Ollama(CompletionsDialect):
         )
 
     async def _shown(self, client: Client, found: Found) -> Found:
-        """With what ``/api/show`` says of the model."""
+        """Return what was found, with what ``/api/show`` says of the model."""
         shown = await client.post("//api/show", {"model": self.model})
         details = shown.get("details") if isinstance(shown.get("details"), dict) else {}
         kept: dict[str, JSON] = {
@@ -108,7 +108,7 @@ class Ollama(CompletionsDialect):
         return {"input": list(texts), "truncate": False}
 
     def embedding_reply(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The vectors stand in the order of the texts, without an index."""
+        """Return the vectors of a reply: they stand in the order of the texts, without an index."""
         vectors = reply.get("embeddings")
         if not isinstance(vectors, list):
             return reply
@@ -118,7 +118,7 @@ class Ollama(CompletionsDialect):
     async def _whole(
         self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str | None
     ) -> Written:
-        """The reply, unless its prompt filled the context: then it was cut. Raises ``RequestError``."""
+        """Return the reply, unless its prompt filled the context: then it was cut. Raises ``RequestError``."""
         prompt, written = (
             c if isinstance(c := reply.get(k), int) else None for k in ("prompt_eval_count", "eval_count")
         )

@@ -66,7 +66,7 @@ class SGLang(CompletionsDialect):
     async def _generate(
         self, client: Client, fields: Mapping[str, JSON], num_new_tokens: int
     ) -> tuple[dict[str, Any], float]:
-        """``meta_info`` of a reply of the server's own interface, and its seconds."""
+        """Return ``meta_info`` of a reply of the server's own interface, and its seconds."""
         sampling: dict[str, JSON] = {"max_new_tokens": num_new_tokens, "temperature": 0.0, **self.plain_sampling}
         body: dict[str, JSON] = {"sampling_params": sampling, "return_logprob": True, "top_logprobs_num": 1, **fields}
         reply, seconds = await self.post(client, "//generate", body)
@@ -151,7 +151,7 @@ def _check_count(meta: Mapping[str, Any], num_sent: int) -> None:
 
 
 def _entries(meta: Mapping[str, Any], key: str) -> list[tuple[Any, int]]:
-    """Pairs of logprob and token id. Raises ``RequestError``."""
+    """Return pairs of logprob and token id. Raises ``RequestError``."""
     entries = _pairs(meta.get(key))
     if not entries:
         raise RequestError(f"the server's /generate gave no {key}")
@@ -159,7 +159,7 @@ def _entries(meta: Mapping[str, Any], key: str) -> list[tuple[Any, int]]:
 
 
 def _pairs(entries: object) -> list[tuple[Any, int]]:
-    """``[logprob, token id, text or null]`` each. Raises ``RequestError``."""
+    """Return ``[logprob, token id, text or null]`` each. Raises ``RequestError``."""
     if not isinstance(entries, list):
         return []
     for entry in entries:

@@ -40,7 +40,7 @@ __all__ = ["VLLM"]
 _MOST_PROMPTS = 8
 """In one request: enough that the work for one request is shared, and few enough that several are under way."""
 _MOST_TOKENS = 16_384
-"""Of the prompts of one request, where it has more than one."""
+"""The most tokens of the prompts of one request, where it has more than one."""
 
 
 class VLLM(CompletionsDialect):
@@ -109,7 +109,7 @@ class VLLM(CompletionsDialect):
         return await asyncio.gather(*(self._score_alone(client, pair) for pair in pairs), return_exceptions=True)
 
     async def _score_alone(self, client: Client, pair: EncodedPair) -> Scored:
-        """What was wrong with several together belongs to those that it is wrong with."""
+        """Score one pair, where several together went wrong: the error belongs to the pair that has it."""
         reply, seconds = await self.post(client, "/completions", self._echo([pair]))
         return scored_ids(reply, pair, seconds, has_ids=True)
 
@@ -176,7 +176,7 @@ class VLLM(CompletionsDialect):
 
 
 def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], seconds: float) -> list[Scored]:
-    """Of each prompt of a request, in order. Raises ``RequestError``."""
+    """Return the logprobs for each prompt of a request, in order. Raises ``RequestError``."""
     if len(pairs) == 1:
         return [scored_ids(reply, pairs[0], seconds, has_ids=True)]
     choices = reply.get("choices")
@@ -191,7 +191,7 @@ def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], sec
 
 
 def continued(request: GenerateRequest) -> dict[str, JSON]:
-    """What makes vLLM and SGLang continue a last turn of the assistant."""
+    """Return what makes vLLM and SGLang continue a last turn of the assistant."""
     turns = request.prompt
     if isinstance(turns, tuple) and isinstance(turns[-1], Message) and turns[-1].role == "assistant":
         return {"continue_final_message": True, "add_generation_prompt": False}
