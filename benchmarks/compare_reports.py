@@ -27,7 +27,7 @@ from benchmarks.measured_process import Measured, environment, run_measured
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, definitions_of
 from pytest_llmeval.reporting.report.summaries import summarize_suite
-from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.report_file import write_report
 from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodResponse, Sample

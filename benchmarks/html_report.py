@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measured_process import environment, run_measured
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.reporting.writers.formats import format_of
 from tests.browser.installed import ARGUMENTS, browser_path
 from tests.browser.reports_for_tests import large_report

@@ -28,8 +28,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_t
 from pytest_llmeval.reporting.report.report import Report, definitions_of, describe_environment
 from pytest_llmeval.reporting.report.summaries import average_suites, grouped, summarize_suite
 from pytest_llmeval.reporting.storage.journal import Journal, journal_path
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 
 NUM_SUITES = 10
 METRICS = ("accuracy", "skill", "brier")

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None and not to.is_text:
         options.wrong_call(f"--to {to.name} needs a file: name one with --output")
     check_no_input(options.output, [options.report])
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     report = read_report(options.report)
     if options.output is not None:

@@ -52,7 +52,7 @@ def _is_about_a_number(result: GateResult) -> bool:
 
 def _lines(report: Report, form: str) -> Iterator[str]:
     if form == "json":
-        from pytest_llmeval.reporting.storage.json_report import finite
+        from pytest_llmeval.reporting.storage.json_form import finite
 
         found = {
             "exit_code": report.exit_code,

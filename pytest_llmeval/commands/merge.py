@@ -35,8 +35,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     from pytest_llmeval.reporting.report.merge import merge_reports
     from pytest_llmeval.reporting.storage.atomic_write import check_writable
-    from pytest_llmeval.reporting.storage.json_report import write_report
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 
     if options.output.suffix.lower() != ".json":
         raise ReportError(f"cannot write the report {options.output}: expected a file name that ends in .json")

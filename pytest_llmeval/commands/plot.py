@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(paths: Sequence[Path]) -> Report:
     from pytest_llmeval.reporting.report.side_by_side import side_by_side
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     given: dict[Path, Path] = {}
     for path in paths:

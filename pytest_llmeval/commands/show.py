@@ -67,7 +67,7 @@ def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
 
 def run(options: argparse.Namespace) -> int:
     from pytest_llmeval.reporting.report.report import check_known
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     picks = [name for name in ("samples", "category", "id") if getattr(options, name) is not None]
     if options.distribution and picks:
@@ -139,7 +139,7 @@ def _summary_records(report: Report, suite: str | None, model: str | None) -> li
 
 def _summary(report: Report, form: str) -> Iterator[str]:
     if form == "json":
-        from pytest_llmeval.reporting.storage.json_report import head_to_json
+        from pytest_llmeval.reporting.storage.json_form import head_to_json
 
         yield json.dumps(head_to_json(report), indent=1)
     elif form == "markdown":
@@ -197,7 +197,7 @@ class _Lines:
 
 def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:
     if form == "json":
-        from pytest_llmeval.reporting.storage.json_report import record_to_json
+        from pytest_llmeval.reporting.storage.json_form import record_to_json
 
         yield "["
         before: str | None = None

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         if options.output is None and page.exists() and not _is_page(page):
             raise LLMEvalError(f"{page} exists, and is no page of a report: name another file with --output")
         from pytest_llmeval.reporting.report.recount import misfit
-        from pytest_llmeval.reporting.storage.read import read_report
+        from pytest_llmeval.reporting.storage.report_file import read_report
         from pytest_llmeval.reporting.writers.html.page import write_html
 
         report = read_report(options.report)

@@ -24,7 +24,7 @@ def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
     report's numbers are not those of its records.
     """
     from pytest_llmeval.reporting.report.recount import fitting
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
     from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 
     report = read_report(path)

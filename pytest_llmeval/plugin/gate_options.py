@@ -93,7 +93,7 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     if path is None or baseline_key in config.stash:
         return
     from pytest_llmeval.reporting.report.recount import fitting
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     try:
         report = read_report(path)

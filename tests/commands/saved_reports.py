@@ -10,7 +10,7 @@ from typing import Any
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
-from pytest_llmeval.reporting.storage.json_report import write_report
+from pytest_llmeval.reporting.storage.report_file import write_report
 
 MODEL: dict[str, Any] = {
     "name": "demo",

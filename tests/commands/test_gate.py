@@ -199,7 +199,7 @@ def test_options_are_known_by_pytests_names_too(reports: dict[str, str], capsys:
 
 
 def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    from pytest_llmeval.reporting.storage.read import read_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))

@@ -20,8 +20,8 @@ from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.merge import ChainedRecords, merge_reports
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.json_report import head_to_json, record_to_json, write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.json_form import head_to_json, record_to_json
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from tests.commands.saved_reports import MODEL, info, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest

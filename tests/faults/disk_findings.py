@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.report.recount import misfit
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.faults.disk_cases import DISK, Case
 from tests.faults.disk_project import NUM_SAMPLES
 

@@ -48,7 +48,7 @@ import yaml
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.metrics.definitions import METRICS
 from pytest_llmeval.reporting.report.recount import misfit
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.faults.hostile_session import PROGRESS, case_random
 from tests.faults.hostile_whole import whole_sessions
 from tests.faults.judges import Judge, judges

@@ -12,7 +12,7 @@ import pytest
 from pytest_llmeval.metrics.judged import HUMAN
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.statistics.paired_proportions import paired_proportions_interval
 from pytest_llmeval.statistics.paired_tests import holm, mcnemar
 from pytest_llmeval.statistics.power import smallest_drop_of_mcnemar

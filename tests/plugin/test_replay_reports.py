@@ -12,7 +12,7 @@ import pytest
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.journal import Journal
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
 
@@ -26,7 +26,7 @@ def statuses(records: list[Record]) -> dict[tuple[str, str], str]:
 READ = """
 import json, sys
 from pathlib import Path
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 
 report = read_report(Path(sys.argv[1]))
 suites = [(one.info.name, one.summary.num_scored, one.summary.metrics["accuracy"].value) for one in report.suites]

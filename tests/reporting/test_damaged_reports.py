@@ -16,8 +16,7 @@ from pytest_llmeval.metrics.calibration import ReliabilityBin
 from pytest_llmeval.metrics.percentiles import Percentiles
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.reporting.terminal.summary import summary_lines
 from pytest_llmeval.reporting.writers.csv_rows import write_csv
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown

@@ -19,8 +19,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import use_of_model
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, journal_path
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.types import EngineUse, ServerUse
 from tests.properties import examples
 from tests.reporting import reports as made

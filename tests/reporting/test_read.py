@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
-from pytest_llmeval.reporting.storage.report_model import record_from_line
+from pytest_llmeval.reporting.storage.json_form import record_from_line
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from tests.properties import examples
 from tests.reporting.reports import make_record, make_report, reports
 
@@ -343,7 +342,7 @@ def test_a_damaged_record_is_named_by_its_line(path: Path) -> None:
 
 
 def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_llmeval.reporting.storage.read._MAX_WHOLE_BYTES", 1000)
+    monkeypatch.setattr("pytest_llmeval.reporting.storage.report_file._MAX_WHOLE_BYTES", 1000)
     assert len(read_report(path).records) == 4
     edited(path, lambda data: None)
     assert refused(path) == (

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, without_texts
-from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords
-from pytest_llmeval.reporting.storage.json_report import record_to_json
-from pytest_llmeval.reporting.storage.record_blocks import records_of_block
-from pytest_llmeval.reporting.storage.report_model import record_from_json, record_from_line
+from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords, records_of_block
+from pytest_llmeval.reporting.storage.json_form import record_from_json, record_from_line, record_to_json
 from tests.properties import examples
 from tests.reporting.reports import make_record
 from tests.reporting.reports import records as made_records

@@ -18,8 +18,7 @@ from pytest_llmeval.cli import main
 from pytest_llmeval.reporting.report.recount import fitting, misfit
 from pytest_llmeval.reporting.report.report import Comparison, Report
 from pytest_llmeval.reporting.report.summaries import summarize_suite
-from pytest_llmeval.reporting.storage.json_report import head_to_json
-from pytest_llmeval.reporting.storage.report_model import record_from_json, report_from_json
+from pytest_llmeval.reporting.storage.json_form import head_to_json, record_from_json, report_from_json
 from tests.commands.saved_reports import info, report_of, sample, samples, saved
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY
 from tests.support import REPOSITORY, clean_environment, fake_model_conftest

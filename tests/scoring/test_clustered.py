@@ -16,7 +16,7 @@ from scipy import optimize, stats
 
 from pytest_llmeval.metrics.skill import skill_interval
 from pytest_llmeval.metrics.summary import Metric, by_category, summarize
-from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.statistics.clustered import (
     MIN_CLUSTERS,

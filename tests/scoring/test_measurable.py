@@ -12,7 +12,7 @@ import pytest_llmeval
 from pytest_llmeval.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
 from pytest_llmeval.metrics.summary import Metric, summarize
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
-from pytest_llmeval.reporting.storage.report_model import record_from_json
+from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer

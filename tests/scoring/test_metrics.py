@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint
 from pytest_llmeval.metrics.definitions import METRICS, definition
 from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.metrics.summary import Metric, by_category, names_in, summarize, why_no_interval
-from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.scorers.wrappers.checking import checked
 from pytest_llmeval.types import Score

@@ -19,7 +19,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.metrics.pooled import POOLED, pooled, pseudo_values
 from pytest_llmeval.metrics.summary import Metric, by_category, names_in, summarize
-from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.scorers.likelihood import PerplexityScorer, count_words

@@ -22,7 +22,7 @@ from pytest_llmeval.metrics.corpus import corpus_formula, corpus_value
 from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.metrics.sample_values import ingredients
 from pytest_llmeval.metrics.summary import Metric, by_category, summarize
-from pytest_llmeval.reporting.storage.report_model import part_from_json
+from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, TerSettings

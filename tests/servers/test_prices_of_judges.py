@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.reporting.report.merge import merge_reports
 from pytest_llmeval.reporting.report.report import use_of_model
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.plugin.embedder_for_tests import CLOSE_SUITE, write_embedder
 from tests.plugin.judge_for_tests import report_of
 from tests.servers.stub import StubServer

@@ -16,7 +16,7 @@ from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.reporting.report.merge import merge_reports
 from pytest_llmeval.reporting.report.report import use_of_model
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.types import (
     EmbeddingRequest,
     EmbeddingResponse,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.browser.installed import ARGUMENTS, BROWSER_VARIABLE, browser_path
 from tests.browser.reports_for_tests import write_page
 from tests.support import REPOSITORY, clean_environment

@@ -11,7 +11,7 @@ from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.reporting.report.earlier_replies import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.report.groups import ABSENT, suite_of_baseline
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted
 

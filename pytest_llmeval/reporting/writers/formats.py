@@ -115,7 +115,7 @@ class ReportFormat:
 FORMATS: tuple[ReportFormat, ...] = (
     ReportFormat(
         name="json",
-        writer="pytest_llmeval.reporting.storage.json_report:write_report",
+        writer="pytest_llmeval.reporting.storage.report_file:write_report",
         description="the whole report",
         is_export=False,
     ),
@@ -137,7 +137,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="jsonl",
-        writer="pytest_llmeval.reporting.storage.json_report:write_jsonl",
+        writer="pytest_llmeval.reporting.storage.report_file:write_jsonl",
         description="a record of JSON on each line",
     ),
     ReportFormat(

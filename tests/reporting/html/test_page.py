@@ -13,8 +13,7 @@ from hypothesis import given, settings
 
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.json_report import write_report
-from pytest_llmeval.reporting.storage.read import read_report
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.text.escaping import printable
 from tests.reporting.html.pages import page_of
 from tests.reporting.reports import make_record, make_report, reports

@@ -4,25 +4,69 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
-from pytest_llmeval.reporting.storage.read_journal import is_journal, read_journal
-from pytest_llmeval.reporting.storage.report_model import DamagedPart, record_from_json, report_from_json
+from pytest_llmeval.reporting.storage.journal import is_journal, read_journal
+from pytest_llmeval.reporting.storage.json_form import (
+    HEAD,
+    DamagedPart,
+    indented,
+    record_from_json,
+    record_to_json,
+    report_from_json,
+)
 from pytest_llmeval.text.wording import describe
 
-__all__ = ["read_report"]
+__all__ = ["read_report", "write_jsonl", "write_report"]
 
 _READ = (1, 2, SCHEMA_VERSION)
 _BUFFER_BYTES = 1 << 18
 _MAX_FIRST_BYTES = 1 << 24
 _MAX_WHOLE_BYTES = 256_000_000
 """A report that was reformatted has to be held in memory as a whole."""
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write the report: ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``.
+
+    Records are taken one by one, so that they may lie on disk.
+    """
+    with atomic_write(path) as file:
+        file.writelines(_lines(report))
+
+
+def write_jsonl(report: Report, path: Path) -> None:
+    """Write each record as one line of ASCII JSON, as the JSON report has it. Raises ``ReportError``."""
+    with atomic_write(path) as file:
+        file.writelines(record_to_json(record) + "\n" for record in report.records)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    """The report as JSON, one record a line: ``read.py`` reads it line by line."""
+    yield "{"
+    for name in HEAD:
+        value = getattr(report, name)
+        yield f"\n {_quoted(name)}: "
+        if isinstance(value, list | tuple) and value:  # suites, one at a time: there may be thousands
+            for place, item in enumerate(value):
+                yield ("," if place else "[") + "\n  " + indented(item, "\n  ")
+            yield "\n ],"
+        else:
+            yield indented(value, "\n ") + ","
+    yield '\n "records": ['
+    records = report.records
+    texts = records.texts(record_to_json) if isinstance(records, DiskRecords) else map(record_to_json, records)
+    for place, text in enumerate(texts):
+        yield ("," if place else "") + "\n  " + text
+    yield "\n ]\n}\n"
 
 
 def read_report(path: Path) -> Report:

@@ -6,10 +6,12 @@ mapping may be null or absent, unknown keys are left alone.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
+from json.encoder import encode_basestring_ascii as _quoted
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -19,10 +21,20 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.text.wording import describe
+from pytest_llmeval.types import JSON
 
 __all__ = [
-    *("DamagedPart", "part_from_json", "plain_schema", "record_from_json", "record_from_line", "report_from_json"),
+    "DamagedPart",
+    "finite",
+    "head_to_json",
+    "part_from_json",
+    "plain_schema",
+    "record_from_json",
+    "record_from_line",
+    "record_to_json",
+    "report_from_json",
 ]
+
 
 T = TypeVar("T")
 
@@ -231,3 +243,83 @@ _OWN: Mapping[tuple[Any, str], CoreSchema] = MappingProxyType(
 )
 """Fields that do not follow from their types: null for a number that is lost, limits of a p-value, a code that can be
 negative."""
+
+
+def head_to_json(report: Report) -> dict[str, JSON]:
+    """All of the report but its records. A number that JSON cannot hold (an infinite loglikelihood) is null."""
+    return {name: finite(getattr(report, name)) for name in HEAD}
+
+
+HEAD = tuple(field.name for field in fields(Report) if field.name != "records")
+
+
+def record_to_json(record: Record) -> str:
+    """The record as one line of ASCII JSON. A number that JSON cannot hold is null."""
+    values = record.to_dict()
+    try:
+        return _STRICT.encode(values)
+    except (TypeError, ValueError):
+        return json.dumps(finite(values))
+
+
+_STRICT = json.JSONEncoder(allow_nan=False)
+
+
+def finite(value: object) -> JSON:
+    """``value`` as JSON: a mapping for a dataclass, a list for a tuple, null for what is not a finite number."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return {name: finite(item) for name, item in _members(value).items()} if is_dataclass(value) else str(value)
+
+
+def indented(value: object, margin: str) -> str:
+    """``finite(value)`` as ``json.dumps`` writes it with an indent of 1, which takes it five times as long.
+
+    ``margin`` is a line feed and the spaces before the text that ``value`` stands in.
+    """
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value) if math.isfinite(value) else "null"
+    inner = f"{margin} "
+    if isinstance(value, list | tuple):
+        items = f",{inner}".join([indented(item, inner) for item in value])
+        return f"[{inner}{items}{margin}]" if items else "[]"
+    members: Mapping[Any, object]
+    if isinstance(value, dict):  # as nearly all are: to ask for a Mapping takes longer
+        members = value
+    elif is_dataclass(value):
+        members = _members(value)
+    elif isinstance(value, Mapping):
+        members = value
+    else:
+        return _quoted(str(value))
+    items = f",{inner}".join([f"{_quoted(str(name))}: {indented(item, inner)}" for name, item in members.items()])
+    return f"{{{inner}{items}{margin}}}" if items else "{}"
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass. Those of a suite's info and counts stand side by side, as its readers know them."""
+    kind: Any = type(value)
+    found = {name: getattr(value, name) for name in _names(kind)}
+    if isinstance(value, SuiteReport):
+        del found["info"], found["summary"]
+        return {**_members(value.info), **_members(value.summary), **found}
+    return found
