@@ -1,4 +1,4 @@
-"""What a session found, as it is written to a report and read from one (``report_json``, ``read``)."""
+"""What a session found, as it is written to a report and read from one (``storage/report_file``)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _ANY_MAPPING = core_schema.typed_dict_schema({}, extra_behavior="ignore")
 
 @cache
 def _validator() -> SchemaValidator:
-    """What ``report_model`` asks of a record, but for what it also lets pass in other places; with other errors.
+    """What ``json_form`` asks of a record, but for what it also lets pass in other places; with other errors.
 
     What may be anything and is not kept is not looked at.
     """

@@ -1,7 +1,7 @@
 """What a session has finished, on disk as it finishes it: a killed session loses its last line at most.
 
 The file has one JSON object a line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"use": …}``,
-``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. ``read.read_report``
+``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. ``report_file.read_report``
 reads it.
 """
 

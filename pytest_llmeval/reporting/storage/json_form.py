@@ -116,7 +116,7 @@ def _message(kind: str, keys: tuple[str | int, ...], value: object, text: str, w
 
 
 def _suite(data: object) -> object:
-    """A suite's part of a report, whose keys ``json_report`` writes side by side, as ``SuiteReport`` has them."""
+    """A suite's part of a report, whose keys ``report_file`` writes side by side, as ``SuiteReport`` has them."""
     if not isinstance(data, Mapping):
         return data
     categories, macro = data.get("categories"), data.get("macro")

@@ -50,7 +50,7 @@ def write_jsonl(report: Report, path: Path) -> None:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    """The report as JSON, one record a line: ``read.py`` reads it line by line."""
+    """The report as JSON, one record a line, so that it can be read line by line."""
     yield "{"
     for name in HEAD:
         value = getattr(report, name)
@@ -101,7 +101,7 @@ def read_report(path: Path) -> Report:
 
 
 def _by_line(path: Path, file: BinaryIO, first: bytes) -> Report | None:
-    """A report as ``report_json`` lays it out: a head, and every record on a line. None where it is laid out otherwise.
+    """A report as ``write_report`` lays it out: a head, and every record on a line. None where it is laid out otherwise.
 
     Only the head is parsed. ``ReportError`` where the file ends before the report does.
     """
