@@ -1,8 +1,8 @@
-"""What a session has finished, on disk as it finishes it: a killed session loses its last line at most.
+"""The journal: what a session has finished, on disk as it finishes it. A killed session loses its last line at most.
 
 The file has one JSON object a line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"use": …}``,
-``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. ``report_file.read_report``
-reads it.
+``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. A record has the text
+that it has in a report.
 """
 
 from __future__ import annotations

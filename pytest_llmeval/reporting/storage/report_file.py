@@ -101,7 +101,7 @@ def read_report(path: Path) -> Report:
 
 
 def _by_line(path: Path, file: BinaryIO, first: bytes) -> Report | None:
-    """A report as ``write_report`` lays it out: a head, and every record on a line. None where it is laid out otherwise.
+    """Read a report as ``write_report`` lays it out: a head, and every record on a line. None for another layout.
 
     Only the head is parsed. ``ReportError`` where the file ends before the report does.
     """
