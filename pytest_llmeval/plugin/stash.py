@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.data.garbage import LastingObjects
     from pytest_llmeval.inference.judging import Judging
     from pytest_llmeval.inference.lookahead import Lookahead
+    from pytest_llmeval.inference.store.model import StoredModel
     from pytest_llmeval.reporting.report.records import Record
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "process_key",
     "record_key",
     "recorder_key",
+    "stored_model_key",
     "suite_paths_key",
 ]
 
@@ -72,6 +74,9 @@ num_deselected_key = pytest.StashKey[int]()
 
 recorder_key = pytest.StashKey[Any]()
 """The ``Recorder`` of an item that has asked for ``llm_record``."""
+
+stored_model_key: pytest.StashKey[StoredModel] = pytest.StashKey()
+"""The evaluated model that this process has loaded, if there is a store; tests may have it wrapped."""
 
 SampleKey: TypeAlias = tuple[str, str | None, str]
 """The suite, the model as it was written (None unless several are given), and the sample's id."""

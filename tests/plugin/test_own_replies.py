@@ -168,7 +168,24 @@ def test_sum(reply, llm_record, number):
 """
 
 
-@pytest.mark.parametrize("tests", [TESTS, BY_FIXTURE], ids=["in the test", "in a fixture before llm_record"])
+AT_RUN_TIME = TESTS.replace("llm_model,", "request,").replace("llm_model.", 'request.getfixturevalue("llm_model").')
+WRAPPED = """
+
+@pytest.fixture(scope="session")
+def llm_model(llm_model):
+    class Polite:
+        def generate(self, prompt):
+            return llm_model.generate(prompt)
+
+    return Polite()
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [TESTS, BY_FIXTURE, AT_RUN_TIME, TESTS + WRAPPED],
+    ids=["in the test", "in a fixture before llm_record", "by a model of run time", "by a wrapped model"],
+)
 def test_hand_written_tests(project: pytest.Pytester, workers: list[str], tests: str) -> None:
     project.makepyfile(test_own=tests)
     assert ran(project, "hosted", *workers, "--llm-report=base.json", "test_own.py").ret == 0
@@ -204,6 +221,22 @@ def test_replies_that_a_fixture_has_asked_for_at_once(project: pytest.Pytester, 
     assert UNDECIDED.replace("are", "may be") in text_of(result)
     result = ran(project, "hosted", *workers, "--llm-baseline=base.json", "test_own.py", "--llm-store-refresh")
     assert "20 samples became wrong and 0 right" in text_of(result)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_tests_that_do_not_ask_the_model_are_evidence(project: pytest.Pytester, is_replaced: bool) -> None:
+    """Although suites of the session are answered from the store."""
+    replaced = "@pytest.fixture\ndef llm_model(): return object()\n" if is_replaced else ""
+    takes = "llm_model, " if is_replaced else ""
+    project.mkdir("others").joinpath("test_own.py").write_text(
+        f"import pytest\n{replaced}@pytest.mark.parametrize('number', range(20))\n"
+        f"def test_it({takes}llm_record, number): llm_record(suite='own', id=number, correct=True)\n"
+    )
+    given = ("sums.yaml", "others/test_own.py")
+    assert ran(project, "hosted", *given, "--llm-report=base.json").ret == 0
+    text = text_of(ran(project, "hosted", *given, "--llm-baseline=base.json"))
+    assert "passed: own, accuracy vs baseline" in text
+    assert f"skipped: sums, accuracy vs baseline: {UNDECIDED}" in text
 
 
 IN_A_LOOP = """

@@ -24,6 +24,7 @@ from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.plugin.models.store import store_of
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.process import runs_tests, warn_once_of_suite
+from pytest_llmeval.plugin.stash import stored_model_key
 from pytest_llmeval.plugin.xdist.findings import findings_of
 from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
@@ -252,11 +253,13 @@ def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
         config.add_cleanup(close)
     if (store := store_of(config)) is None:
         return loaded
-    from pytest_llmeval.inference.store.model import with_store
+    from pytest_llmeval.inference.store.model import StoredModel, with_store
 
-    if spec.kind.is_identified:
-        return with_store(loaded, store)
-    return with_store(loaded, store, spec.kind.name, spec.location, json.dumps(spec.deciding, sort_keys=True))
+    more = [spec.kind.name, spec.location, json.dumps(spec.deciding, sort_keys=True)]
+    model = with_store(loaded, store, *([] if spec.kind.is_identified else more))
+    if spec.role is None and isinstance(model, StoredModel):
+        config.stash[stored_model_key] = model
+    return model
 
 
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:

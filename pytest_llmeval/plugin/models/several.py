@@ -12,7 +12,7 @@ from pytest_llmeval.inference.pool import ModelPool
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.plugin.models.loading import device_for, is_overridden, load_or_take
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
-from pytest_llmeval.plugin.stash import model_key
+from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.text.node_ids import model_nodes
 
 __all__ = ["ModelOrder", "compared_models", "parametrize", "provide"]
@@ -105,6 +105,8 @@ def _let_go(config: pytest.Config) -> None:
     """Drop what keeps a model alive that is to make room: the lookahead, and the traceback of the last failure."""
     from pytest_llmeval.plugin.stash import lookahead_key
 
+    if stored_model_key in config.stash:
+        del config.stash[stored_model_key]
     lookahead = config.stash.get(lookahead_key, None)
     if lookahead is not None:
         lookahead.forget_model()

@@ -17,10 +17,18 @@ from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
+from pytest_llmeval.plugin.models.loading import is_overridden
 from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import session_of
-from pytest_llmeval.plugin.stash import lookahead_key, model_key, process_key, record_key, recorder_key
+from pytest_llmeval.plugin.stash import (
+    lookahead_key,
+    model_key,
+    process_key,
+    record_key,
+    recorder_key,
+    stored_model_key,
+)
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
     UNKNOWN_REPLIES,
@@ -174,17 +182,19 @@ class Recorder:
     def _kept_as(self) -> str | None:
         """Return ``Record.kept_as`` for all replies that the test has had by now, any of which the sample may be about.
 
-        If it has had none, a fixture of the module or session has asked for them. If some were asked for by this
-        session and some were not, the sample may be about the latter alone.
+        If a test that takes ``llm_model`` has had none, a fixture of the module or session has asked for them. If some
+        were asked for by this session and some were not, the sample may be about the latter alone.
         """
-        model = getattr(self._item, "funcargs", {}).get("llm_model")
-        if not callable(replies := getattr(model, "kept_since", None)):
+        model = self._item.config.stash.get(stored_model_key, None)
+        if model is None:
             return None
-        own, session = replies(self._started), f"{session_of(self._item.config)[0]}-"
+        own, session = model.kept_since(self._started), f"{session_of(self._item.config)[0]}-"
         num_reused = sum(one is not None and not one.startswith(session) for one in own)
         if own and num_reused in (0, len(own)):
             return kept_as(own)
-        return UNKNOWN_REPLIES if getattr(model, "has_reused", False) else NEW_REPLIES
+        if not own and ("llm_model" not in getattr(self._item, "funcargs", {}) or is_overridden(self._item)):
+            return None
+        return UNKNOWN_REPLIES if model.has_reused else NEW_REPLIES
 
     def _key(self, suite: object, id: object) -> tuple[str, str]:
         if not isinstance(suite, str) or not suite.strip() or not suite.isprintable():
