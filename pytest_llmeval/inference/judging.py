@@ -170,7 +170,9 @@ class Judging:
             one.asking.close()
 
     def _go_on(self, key: Hashable) -> None:
-        """Bring some of all judgements that are open and have the same models an answer."""
+        """Take one step with all judgements that are open and have the same models: it brings some of them an
+        answer.
+        """
         __tracebackhide__ = True
         by_call: dict[tuple[Role, int], list[Hashable]] = {}
         models = self._open[key].models
@@ -238,7 +240,7 @@ class Judging:
             start += count
 
     def _wait(self) -> None:
-        """Until one of those that a model in the background works on has all of its answers."""
+        """Wait until one of those that a model in the background works on has all of its answers."""
         __tracebackhide__ = True
         while True:
             sent = {key: one for key, one in self._open.items() if one.is_sent}

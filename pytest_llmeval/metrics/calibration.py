@@ -123,7 +123,7 @@ def _binned(confidences: Sequence[float], values: Iterable[float]) -> list[list[
 
 
 def _expected_calibration_error(samples: Sequence[Ingredients]) -> Sums:
-    """Return sum over bins of ``n_b / n * |accuracy_b - confidence_b|``, each ``|sum of (accuracy - confidence)| /
+    """Return the sum over bins of ``n_b / n * |accuracy_b - confidence_b|``, each ``|sum of (accuracy - confidence)| /
     n``.
     """
     rows = []

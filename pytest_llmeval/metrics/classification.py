@@ -20,7 +20,7 @@ _ORDERS = ("first_order", "second_order")
 
 
 def _per_class(samples: Sequence[Ingredients], needs: tuple[str, str] = _NEEDS) -> list[list[float]]:
-    """For each sample and class, three numbers: answered and right, right, answered; each 1 or 0."""
+    """Return for each sample and class three numbers: answered and right, right, answered; each 1 or 0."""
     classes = sorted({sample[need] for sample in samples for need in needs})
     place = {label: index for index, label in enumerate(classes)}
     rows = []

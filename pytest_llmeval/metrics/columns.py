@@ -1,4 +1,4 @@
-"""What scores carry, name by name: taken from them once, and handed out for any selection of them."""
+"""Columns of what scores carry, name by name: taken from them once, and handed out for any selection of them."""
 
 from __future__ import annotations
 

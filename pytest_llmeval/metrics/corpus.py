@@ -127,7 +127,9 @@ def _resampled(
 
 
 def _order_in(formula: CorpusFormula, pair: Sequence[Ingredients]) -> list[list[tuple[bool, float]]]:
-    """By what a pair of samples is sorted; one that lacks an ingredient comes before all that have it."""
+    """Return the key by which a pair of samples is sorted; one that lacks an ingredient comes before all that have
+    it.
+    """
     names = (*formula.needs, *formula.may_have)
     return [[(name in sample, sample.get(name, 0.0)) for name in names] for sample in pair]
 

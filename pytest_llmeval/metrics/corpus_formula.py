@@ -1,4 +1,4 @@
-"""What a corpus metric is: a number that is computed from all samples at once, and is no mean over them."""
+"""Corpus metrics: a number that is computed from all samples at once, and is no mean over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names of metrics mean."""
+"""The meaning of the names of metrics."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Distribution:
 
 
 def distributions(scores: Sequence[Score], metrics: Mapping[str, Metric]) -> dict[str, Distribution]:
-    """That of each of the metrics that is a mean over samples, over the scores that carry it."""
+    """Return the distribution of each of the metrics that is a mean over samples, over the scores that carry it."""
     found = {}
     for name, metric in metrics.items():
         if metric.kind in _OF_SAMPLES:

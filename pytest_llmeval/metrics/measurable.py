@@ -48,8 +48,8 @@ def names_given(score: ScoreLike, numbers: Collection[str]) -> Iterator[str]:
 
 
 def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
-    """For each of the metrics that some of the scores, unscored ones aside, are said to have no value of: how many, by
-    reason.
+    """Return for each of the metrics that some of the scores, unscored ones aside, are said to have no value of, how
+    many, by reason.
 
     What is none of the metrics, for no score has a value of it, is counted under the name that its scorer gives it:
     ``*`` and ``b.*`` too where that stands for none of the metrics.

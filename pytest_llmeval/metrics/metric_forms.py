@@ -1,4 +1,5 @@
-"""What of a suite's settings is part of a metric's definition: BLEU of two tokenizers is two metrics of one name.
+"""The part of a suite's settings that belongs to a metric's definition: BLEU of two tokenizers is two metrics of one
+name.
 
 A metric says how an answer compares with what is right, and how that is made one number. How the answer was found (a
 prompt, filters, the normalisation of log-likelihoods) is no part of it: accuracy is accuracy in all suites.

@@ -79,7 +79,9 @@ def risk_coverage(pairs: Iterable[tuple[float, float]]) -> RiskCoverage | None:
 
 
 def risks_at(curve: RiskCoverage, coverages: Sequence[float] = COVERAGES) -> list[RiskPoint]:
-    """For each coverage the first point that covers as much, with its interval; points that are the same once."""
+    """Return for each coverage the first point that covers as much, with its interval; points that are the same
+    once.
+    """
     z = normal_quantile(CONFIDENCE)
     found: dict[int, RiskPoint] = {}
     points = iter(curve.points)

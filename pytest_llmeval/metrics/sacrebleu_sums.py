@@ -183,7 +183,7 @@ def sentence_chrf(counts: Ingredients, word_order: int) -> float:
 
 
 def _chrf_sums(word_order: int) -> tuple[str, ...]:
-    """In the order in which sacrebleu counts: characters' n-grams first."""
+    """Return the names of the sums in the order in which sacrebleu counts: characters' n-grams first."""
     own = CHRF_NAMES[word_order]
     return tuple(
         f"{own}_{what}_{n}"

@@ -1,4 +1,4 @@
-"""What a metric reads of one sample's score: a value of its own, or what it is made of."""
+"""Reads one sample's score for a metric: a value of its own, or what it is made of."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def why_no_interval(metric: Metric) -> str | None:
 
 
 def _explained(metric: Metric) -> Metric:
-    """With the reason why there is no interval, where there is none and no reason yet."""
+    """Return the metric with the reason why there is no interval, where there is none and no reason yet."""
     if metric.kind == "count" or metric.value is None or metric.ci_low is not None or metric.no_interval is not None:
         return metric
     why = ALL_EQUAL

@@ -178,7 +178,7 @@ def _kappa(
 
 
 def _mean_squares(values: Sequence[float], others: Sequence[float]) -> list[float]:
-    """For each value the mean of its squared differences from the others."""
+    """Return for each value the mean of its squared differences from the others."""
     n = len(others)
     centre = math.fsum(others) / n
     spread = math.fsum((other - centre) ** 2 for other in others) / n

@@ -120,7 +120,7 @@ def _as_skewed_as_samples(found: Estimated, values: Sequence[float]) -> Estimate
 
 
 def standard_error(values: Sequence[float], clusters: Sequence[int] | None = None) -> float | None:
-    """Return standard error of the mean over samples, as ``estimate_mean`` has it."""
+    """Return the standard error of the mean over samples, as ``estimate_mean`` has it."""
     if clusters is not None:
         return estimate_in_clusters(values, clusters).stderr
     n = len(values)

@@ -1,4 +1,4 @@
-"""What people would have found, from what a judge found and from samples that both rated.
+"""Estimates of what people would have found, from what a judge found and from samples that both rated.
 
 A judge's share of right answers is biased where its errors in the one direction are not as many as in the other.
 ``rogan_gladen`` corrects it for labels, ``ppi_mean`` for scores (and for labels, as 0 and 1). Both take samples that
@@ -227,7 +227,7 @@ def _tuned_weight(human: Sequence[float], judge: Sequence[float], judge_only: Se
 
 
 def _covariance(values: Sequence[float], others: Sequence[float]) -> float:
-    """With a divisor of n - 1."""
+    """Return the covariance, with a divisor of n - 1."""
     centre, other_centre = mean(values), mean(others)
     products = ((x - centre) * (y - other_centre) for x, y in zip(values, others, strict=True))
     return math.fsum(products) / (len(values) - 1)

@@ -129,8 +129,8 @@ _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 
 
 def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
-    """Return a text that other users may read or write in the folder, and the remedy; None where they may not, or none
-    is known.
+    """Return a text which says that other users may read or write in the folder, and the remedy; None where they may
+    not, or none is known.
 
     ``called`` is what the user calls the folder.
     """

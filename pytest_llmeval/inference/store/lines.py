@@ -70,7 +70,7 @@ _URLS = "urls"
 
 
 def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
-    """Return SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and
+    """Return the SHA-256 (hex) of what is known of a model: its own fingerprint, revision, dtype, kind of device and
     versions.
 
     Where it has no fingerprint of its own, also its name and the first server that it stands behind; ``more`` is what
@@ -101,7 +101,7 @@ def _version() -> str:
 
 
 def _as_json(value: object) -> object:
-    """Return what JSON does not know: a turn of a chat, and numbers of numpy or torch. Raises ``ModelError``."""
+    """Return a form that JSON knows of a turn of a chat, and of numbers of numpy or torch. Raises ``ModelError``."""
     if isinstance(value, Message):
         return {"role": value.role, "content": value.content}
     plain = as_builtin(value)

@@ -235,7 +235,7 @@ class StoredModel(UniformBackend):
         return getattr(self._model, "cost_of", None)
 
     def _priced(self, response: Response) -> Response:
-        """With what it costs by the prices of today."""
+        """Return the reply with what it costs by the prices of today."""
         if self._prices is None or not isinstance(response, GenerateResponse):
             return response
         return replace(response, cost=self._prices(response))

@@ -159,7 +159,7 @@ class _SourceGoneError(Exception):
 
 
 def _copy(entries: Sequence[Entry], folder: Path) -> None:
-    """A new file of these entries. Raises ``_SourceGoneError``, ``OSError``."""
+    """Write a new file of these entries. Raises ``_SourceGoneError``, ``OSError``."""
     _write_file(folder, _lines(entries))
 
 
@@ -176,7 +176,7 @@ def _lines(entries: Sequence[Entry]) -> Iterator[bytes]:
 
 
 def _write_file(folder: Path, lines: Iterable[bytes]) -> None:
-    """A new file of these lines. A process that is killed leaves a temporary one at the most."""
+    """Write a new file of these lines. A process that is killed leaves a temporary one at the most."""
     temporary = folder / new_name(".tmp")
     try:
         with create_file(temporary) as copy:

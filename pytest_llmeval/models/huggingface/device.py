@@ -152,7 +152,9 @@ def available_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _cgroup_quota(cgroup: Path) -> float | None:
-    """Return cores' worth of time that the control group allows (version 2's ``cpu.max``, else version 1's files)."""
+    """Return how many cores' worth of time the control group allows (version 2's ``cpu.max``, else version 1's
+    files).
+    """
     try:
         quota, period = (cgroup / "cpu.max").read_text().split()
     except (OSError, ValueError):
@@ -168,7 +170,7 @@ def _cgroup_quota(cgroup: Path) -> float | None:
 
 
 def tokens_in_memory(model: Any) -> int:
-    """Return tokens that one forward pass of ``model`` may hold on its device, so that a quarter of what is free
+    """Return how many tokens one forward pass of ``model`` may hold on its device, so that a quarter of what is free
     suffices.
 
     Reckoned from what a token needs: keys and values in all layers, and the widest activations of one.

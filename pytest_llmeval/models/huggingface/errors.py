@@ -1,4 +1,4 @@
-"""What the libraries raise while a model is loaded or run, in one sentence that says what to do."""
+"""Errors that the libraries raise while a model is loaded or run, in one sentence that says what to do."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _date_in_prompts(tokenizer: Any) -> dict[str, JSON]:
 
 
 def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
-    """Return tokens that the model's context holds, or None where nothing says so.
+    """Return how many tokens the model's context holds, or None where nothing says so.
 
     ``requested`` (``--llm-model-arg max_length``), else the (text) config, else the tokenizer's ``model_max_length``;
     the order of lm-eval 0.4.13. Raises ``ModelError`` for a length beyond the positions that the model has learned.

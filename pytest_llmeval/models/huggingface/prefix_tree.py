@@ -333,8 +333,7 @@ class HeaderGroup:
 
 
 def plan_headers(prompts: Sequence[tuple[int, ...]], *, min_tokens: int) -> list[HeaderGroup]:
-    """Return each prompt in one group, so that headers save as many tokens as they can. Prompts may be equal, not
-    empty.
+    """Put each prompt into one group, so that headers save as many tokens as they can. Prompts may be equal, not empty.
 
     A group of n prompts with a header of h tokens saves (n - 1) * h. Groups are parts of the sorted prompts: two groups
     of one header each are taken instead of what they share only where that saves a quarter more, since rows that
@@ -387,7 +386,7 @@ def _best_spans(shared: Sequence[int], min_tokens: int) -> list[tuple[int, int, 
 
 
 def _close(length: int, children: list[_Span]) -> _Span:
-    """Return all children under one header of ``length`` tokens, or each as it is."""
+    """Put all children under one header of ``length`` tokens, or leave each as it is."""
     first, last = children[0].first, children[-1].last
     together, apart = (last - first) * length, sum(child.saved for child in children)
     if apart > 1.25 * together:

@@ -65,7 +65,7 @@ class Runner:
 
     @contextmanager
     def attending(self, name: str, attention: Callable[..., Any]) -> Iterator[None]:
-        """In this context the model attends by ``attention``, registered with transformers under ``name``."""
+        """Have the model attend, in this context, by ``attention``, registered with transformers under ``name``."""
         before = self.model.config._attn_implementation
         transformers.AttentionInterface.register(name, attention)
         self.model.set_attn_implementation(name)

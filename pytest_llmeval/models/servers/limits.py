@@ -30,7 +30,7 @@ __all__ = ["AdaptiveLimit", "FixedLimit", "Limit", "Ticket", "limit_for"]
 
 OWN_SERVER_WIDTH = 64
 FIRST_WIDTH, LEAST_WIDTH, MOST_WIDTH = 20, 4, 100
-"""Of hosted APIs."""
+"""The widths of hosted APIs: the first one, and the bounds."""
 _SHRINKING = 0.8
 _POLL_S = 0.01
 _REFRESH_S = 0.5

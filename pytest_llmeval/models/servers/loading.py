@@ -223,7 +223,8 @@ async def _examine_all(
 
 
 async def _compare_replies(members: Sequence[Replica], *, is_chat: bool) -> None:
-    """Whether servers without logprobs could have the same weights: their greedy replies to short prompts are the same.
+    """Check that servers without logprobs could have the same weights: their greedy replies to short prompts are the
+    same.
 
     Raises ``ModelError`` for two that each give their own reply twice. One whose reply is another one the second time
     shows nothing.
@@ -295,6 +296,6 @@ def _identity(
 
 
 def _fingerprint(details: Mapping[str, JSON]) -> str:
-    """Return SHA-256 over what the server says of itself and how it is asked; not over where it runs."""
+    """Return the SHA-256 over what the server says of itself and how it is asked; not over where it runs."""
     parts = {key: value for key, value in details.items() if key not in ("urls", "alias")}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""From requests to what a server is asked: encoded, grouped, checked for length. No network.
+"""Plans what a server is asked for requests: encoded, grouped, checked for length. No network.
 
 Options of one prompt that differ in their last token alone become one ``Options``; equal pairs are asked once.
 """

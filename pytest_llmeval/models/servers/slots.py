@@ -34,7 +34,7 @@ class Slots(Protocol):
     def give(self, held: Any) -> None: ...
 
     def may_keep(self, held: Any, width: int) -> bool:
-        """Whether the holder may pass it to another request of this process."""
+        """Return whether the holder may pass it to another request of this process."""
         ...
 
 

@@ -90,7 +90,7 @@ class Verdict:
         return len(self.refusals) == len(self._abilities())
 
     def as_json(self) -> dict[str, JSON]:
-        """For the report: ``works``, or the reason, of each."""
+        """Return for the report ``works``, or the reason, of each."""
         found: dict[str, JSON] = {
             name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
         }
@@ -101,7 +101,7 @@ class Verdict:
         return found
 
     def summary(self) -> str:
-        """For the header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
+        """Return for the header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
         works = [name for name, reason in self._abilities() if reason is None]
         line = "self-test: " + (", ".join(works) or "nothing works")
         if self.loglikelihood is None and self.largest_difference is not None:

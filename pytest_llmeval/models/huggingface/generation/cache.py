@@ -162,16 +162,16 @@ class _Layer(DynamicLayer):  # type: ignore[no-untyped-call]
         return keys[self._rows, :, own], values[self._rows, :, own]
 
     def get_seq_length(self) -> int:
-        """Return tokens read so far, the header's included."""
+        """Return how many tokens were read so far, the header's included."""
         return self._num_header_tokens + self._num_tokens
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return length and offset of what the queries attend to."""
+        """Return the length and the offset of what the queries attend to."""
         return self.get_seq_length() + query_length, 0
 
 
 def reading_headers(runner: Runner) -> AbstractContextManager[None]:
-    """In this context the model's attention reads the ``shared_header`` that its forward pass is given."""
+    """Return a context in which the model's attention reads the ``shared_header`` that its forward pass is given."""
     return runner.attending(_ATTENTION, attend)
 
 
@@ -215,7 +215,7 @@ def _attend_one(
     header_key: torch.Tensor,
     header_value: torch.Tensor,
 ) -> torch.Tensor:
-    """Return one query (rows, heads, width) per row; returns (rows, 1, heads, width of values)."""
+    """Attend by one query (rows, heads, width) for each row. Returns (rows, 1, heads, width of values)."""
     num_rows, num_heads, width = query.shape
     num_key_heads, num_header_tokens, _ = header_key.shape
     group = num_heads // num_key_heads

@@ -84,7 +84,7 @@ class _Call:
         self._on_finished = on_finished
         self._waiting = deque(range(len(owns)))
         self._written: list[int] = []
-        """Who has each row."""
+        """The text that each row writes."""
         self._tokens: list[int] = []
         """The next token of each row."""
 
@@ -94,7 +94,7 @@ class _Call:
         return bool(self._waiting or self._written)
 
     def step(self) -> None:
-        """One token for each row; or, where enough rows are free, the first one of those that get them."""
+        """Write one token for each row; or, where enough rows are free, the first one of those that get them."""
         num_free = self._num_rows - len(self._written)
         if self._waiting and num_free >= min(_least_refilled(self._num_rows), len(self._waiting)):
             self._begin(min(num_free, len(self._waiting)))

@@ -113,7 +113,7 @@ class Engine:
 
     @contextlib.contextmanager
     def in_small_steps(self, max_tokens: int) -> Iterator[None]:
-        """In this context the tree works as for a large call: on top of what is cached, in several blocks."""
+        """Have the tree work, in this context, as for a large call: on top of what is cached, in several blocks."""
         before, self._budget = self._budget, dataclasses.replace(self._budget, max_tokens=max_tokens, block_tokens=4)
         try:
             yield

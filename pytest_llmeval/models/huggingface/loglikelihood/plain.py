@@ -65,7 +65,7 @@ def padded(
 
 
 def score_rows(runner: Runner, rows: Sequence[Row], *, max_scored: int) -> list[list[Scored]]:
-    """Every target of every row, scored in one forward pass.
+    """Score every target of every row in one forward pass.
 
     Rows are padded on the right and masked. A model that can leaves out the vocabulary projection where nothing is
     scored. Beyond ``max_scored`` positions the projection is made in pieces, so that memory does not grow with them.

@@ -35,7 +35,7 @@ _ATTENTION = "llmeval_tree"
 
 
 def in_blocks(runner: Runner) -> AbstractContextManager[None]:
-    """In this context the model's attention follows the ``tree_blocks`` that its forward pass is given.
+    """Return a context in which the model's attention follows the ``tree_blocks`` that its forward pass is given.
 
     A model that does not pass them on attends to the whole row under the mask, which is as right.
     """

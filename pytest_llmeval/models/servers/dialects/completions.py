@@ -47,8 +47,9 @@ class CompletionsDialect(Dialect):
     """A server with OpenAI's ``/models``, ``/completions`` and ``/chat/completions``."""
 
     plain_sampling: ClassVar[Mapping[str, JSON]] = {}
-    """What switches off the server's own defaults of sampling (penalties, top-k), where it has such settings: a request
-    means temperature, top-p and nothing else."""
+    """Settings that switch off the server's own defaults of sampling (penalties, top-k), where it has such settings: a
+    request means temperature, top-p and nothing else.
+    """
 
     heeds_max_length: ClassVar[bool] = False
     """Whether the server holds a reply to ``maxLength`` of a schema. A weak model does not end a text by itself: its

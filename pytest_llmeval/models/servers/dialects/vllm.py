@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["VLLM"]
 
 _MOST_PROMPTS = 8
-"""In one request: enough that the work for one request is shared, and few enough that several are under way."""
+"""The most prompts in one request: enough that the work for one request is shared, and few enough that several are
+under way.
+"""
 _MOST_TOKENS = 16_384
 """The most tokens of the prompts of one request, where it has more than one."""
 
