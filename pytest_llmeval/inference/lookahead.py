@@ -109,7 +109,7 @@ class Lookahead:
         self._failed_audits: dict[Hashable, Exception] = {}
         self._prepared: dict[Hashable, Exception | None] = {}
         self.engine_uses: dict[Hashable, EngineUse] = {}
-        """By group: what its audit found."""
+        """The finding of each group's audit, by group."""
         self.next_key: Hashable | None = None
         """The key of the sample that runs after this one, where that is known and is a sample."""
         self.upcoming: Callable[[Hashable], Iterable[Hashable]] | None = None

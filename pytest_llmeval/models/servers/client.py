@@ -85,7 +85,7 @@ class ModelStopped(ModelStoppedError):
 
 
 class Unreachable(ModelError):
-    """No connection to the server, after all tries."""
+    """The server cannot be connected to, after all tries."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,7 +43,7 @@ class BrokenConnection(Exception):
 
 
 class NoAnswer(Exception):
-    """No whole reply within the time."""
+    """The whole reply did not come within the time."""
 
 
 class Secret:

@@ -92,7 +92,7 @@ class Replicas:
 
     @property
     def usage(self) -> Usage:
-        """Over all servers."""
+        """Return the use of all servers together."""
         total = Usage()
         for replica in self.members:
             usage = replica.client.usage

@@ -80,7 +80,7 @@ class TimedReply(dict[str, Any]):
 
 
 class ServedBy(TypedDict):
-    """Who has given a reply, by its own word: fields of any response. None where it does not say."""
+    """The giver of a reply, by its own word: fields of any response. None where it does not say."""
 
     served_model: str | None
     system_fingerprint: str | None

@@ -1,4 +1,4 @@
-"""Whose seconds they are, where texts are written together."""
+"""The seconds that belong to each text, where texts are written together."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outco
 __all__ = ["Comparison", "compare", "self_check"]
 
 _TOLERANCE = 1e-4
-"""In float32. The largest difference found among 40 architectures is below 1e-5."""
+"""The bound in float32: the largest difference found among 40 architectures is below 1e-5."""
 _LONGEST_CHECK = 256
 """Tokens: a window or a switch beyond them is left to the audit, whose texts are a suite's own."""
 
