@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except LLMEvalError as error:
-        say(options.command, str(error))
+        from pytest_llmeval.text.redaction import redact
+
+        say(options.command, redact(str(error)))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -100,7 +100,7 @@ def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(text: object) -> None:
+    def interrupted(text: object, **_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pytest_llmeval.commands.schema.write_out", interrupted)

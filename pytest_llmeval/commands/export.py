@@ -15,8 +15,6 @@ from pytest_llmeval.reporting.writers.formats import FORMATS, ReportFormat, expo
 
 __all__ = ["add_parser", "run"]
 
-_CHUNK_CHARACTERS = 1 << 16
-
 
 def add_parser(commands: Any) -> None:
     ours = [one for one in FORMATS if one.is_export]
@@ -60,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         path = folder / "report"
         to.write(report, path)
         try:
-            write_out(_chunks(path))
+            write_out(_lines(path), is_json=to.is_json)
         except UnicodeDecodeError:
             raise LLMEvalError(f"--to {to.name} is no text: name a file with --output") from None
     return 0
@@ -78,7 +76,6 @@ def _temporary_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _chunks(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", newline="") as file:
-        while chunk := file.read(_CHUNK_CHARACTERS):
-            yield chunk
+        yield from file

@@ -31,7 +31,8 @@ def conclude(report: Report, results: Sequence[GateResult], options: argparse.Na
     failed = any(result.outcome == "failed" for result in results)
     exit_code = 1 if failed or not decided or any(_problems(report)) else 0
     report = replace(report, gates=tuple(sorted(results, key=_is_about_a_number)), exit_code=exit_code)
-    write_file((f"{line}\n" for line in _lines(report, options.format)), options.output)
+    lines = (f"{line}\n" for line in _lines(report, options.format))
+    write_file(lines, options.output, is_json=options.format == "json")
     _tell_github(report, options.command)
     if not decided:
         say(options.command, nothing)

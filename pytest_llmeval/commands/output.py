@@ -9,21 +9,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
-from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.escaping import json_without_commands, printable, without_commands
 
 __all__ = ["check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
 
 
-def write_out(text: str | Iterable[str]) -> None:
-    """Write to standard output; what its encoding does not have is escaped. A reader that stops reading is no error.
+def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
+    """Write to standard output whole lines, of which GitHub Actions takes none for a command.
 
-    Raises ``LLMEvalError`` where nothing can be written.
+    What its encoding does not have is escaped. A reader that stops reading is no error. Raises ``LLMEvalError`` where
+    nothing can be written.
     """
     if sys.stdout is None:
         raise LLMEvalError("there is no standard output to write to")
     encoding = sys.stdout.encoding or "utf-8"
+    guarded = json_without_commands if is_json else without_commands
     try:
-        for part in (text,) if isinstance(text, str) else text:
+        for part in map(guarded, (text,) if isinstance(text, str) else text):
             sys.stdout.write(part.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
@@ -36,7 +38,7 @@ def write_out(text: str | Iterable[str]) -> None:
 
 def say(command: str, message: str) -> None:
     """A message of the command, as one line on standard error."""
-    say_raw(f"llmeval {command}: {printable(message)}")
+    say_raw(without_commands(f"llmeval {command}: {printable(message)}"))
 
 
 def say_raw(line: str) -> None:
@@ -53,13 +55,13 @@ def write_new(text: str | Iterable[str], path: Path | None) -> None:
     write_file(text, path)
 
 
-def write_file(text: str | Iterable[str], path: Path | None) -> None:
-    """Write to a file, whole or not at all; to standard output where ``path`` is None.
+def write_file(text: str | Iterable[str], path: Path | None, *, is_json: bool = False) -> None:
+    """Write to a file, whole or not at all; to standard output, as ``write_out`` does, where ``path`` is None.
 
     Raises ``LLMEvalError`` where it cannot be written.
     """
     if path is None:
-        write_out(text)
+        write_out(text, is_json=is_json)
         return
     from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 

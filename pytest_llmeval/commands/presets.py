@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    write_out(_presets(options.name, as_json=options.json))
+    write_out(_presets(options.name, as_json=options.json), is_json=options.json)
     return 0
 
 

@@ -19,5 +19,5 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     from pytest_llmeval.suites.format.json_schema import json_schema
 
-    write_out(json.dumps(json_schema(), indent=2) + "\n")
+    write_out(json.dumps(json_schema(), indent=2) + "\n", is_json=True)
     return 0

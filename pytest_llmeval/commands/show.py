@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if options.samples is None and options.category is None and options.id is None:
         _warn(report, options.report)
         shown = _restricted(report, options.suite, options.model)
-        write_out(f"{part}\n" for part in _summary(shown, options.format))
+        write_out((f"{part}\n" for part in _summary(shown, options.format)), is_json=options.format == "json")
         if options.distribution:
             write_out(f"{line}\n" for line in _distribution(shown, options.format))
         return 0
@@ -87,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
     whole = options.id is not None
     records = _with_ids(report, options) if whole else report.records
     chosen = (record for record in records if _is_chosen(record, options))
-    write_out(f"{line}\n" for line in _samples(chosen, options.format, whole=whole, prompt=whole or options.prompts))
+    lines = _samples(chosen, options.format, whole=whole, prompt=whole or options.prompts)
+    write_out((f"{line}\n" for line in lines), is_json=options.format == "json")
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_llmeval.commands.output import check_no_input, say, say_raw
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.escaping import printable, without_commands
 
 __all__ = ["add_parser", "run"]
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             say(options.command, problem)
             report = replace(report, problems=(*report.problems, problem))
         write_html(report, page)
-    say_raw(printable(str(page)))
+    say_raw(without_commands(printable(str(page))))
     if not options.no_open and not webbrowser.open(page.absolute().as_uri()):
         say(options.command, "no browser could be started: open the file yourself")
     return 0

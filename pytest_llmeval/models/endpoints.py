@@ -241,7 +241,7 @@ def parse_url(text: str, where: str) -> str:
             parts = parts._replace(netloc=parts.netloc.encode("idna").decode("ascii"))
     except ValueError:
         raise OptionError(f"{where}: found a URL that cannot be read, expected http://HOST:PORT/v1") from None
-    if "@" in parts.netloc:
+    if "@" in parts.netloc or (parts.netloc.endswith(":") and "@" in parts.path):  # a password that begins with a slash
         raise _credentials(where)
     if not parts.hostname or not re.fullmatch(r"[^\s/\\]+", parts.netloc) or port == 0:
         raise OptionError(f"{where}: the URL names no host, expected http://HOST:PORT/v1")

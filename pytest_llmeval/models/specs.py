@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +12,7 @@ from pytest_llmeval.errors import OptionError, SuiteError
 from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.text.model_names import without_arguments
-from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.redaction import hide_forms, is_secret_name, is_secret_value, remember
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, Role, ServerUse
 
@@ -22,14 +21,9 @@ __all__ = [
     "ModelSpec",
     "check_names",
     "hide_secrets",
-    "is_secret_name",
     "parse_arguments",
     "split_arguments",
 ]
-
-_SECRET = frozenset(
-    ("key", "apikey", "token", "secret", "password", "passwd", "credential", "credentials", "signature", "auth")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +99,34 @@ class ModelKind:
         """Whether the text names a model of this kind."""
         return text.startswith(f"{self.name}:")
 
+    def hides(self, argument: str, value: JSON) -> bool:
+        """Whether nothing may show this value of an argument: it is a secret, or may be one."""
+        return self.has_secrets and is_secret_name(argument)
+
+    def how_to_show(self, arguments: Collection[str]) -> str:
+        """Return what a message adds, so that a user knows how values of these hidden arguments can be shown."""
+        return ""
+
     def parse(self, text: str) -> ModelSpec:
         """The spec for a text that it recognizes. Raises ``OptionError``."""
-        name = hide_secrets(text) if self.has_secrets else text
+        return self.parsed(text)
+
+    def parsed(self, text: str, *, shown: Collection[str] = ()) -> ModelSpec:
+        """Return the spec, as ``parse`` does, with the values of the arguments in ``shown`` not hidden."""
+
+        def is_hidden(argument: str, value: JSON) -> bool:
+            return argument not in shown and self.hides(argument, value)
+
+        name = hide_secrets(text, is_hidden) if self.has_secrets else text
         before, after = split_arguments(text)
         location = before.removeprefix(self.name).removeprefix(":").strip()
         if self.needs_location and not location:
             example = f", such as {self.example}" if self.example else ""
             raise OptionError(f"--llm-model {name}: expected {self.shown_usage()}{example}")
         arguments = parse_arguments(after, name)
+        for argument, value in arguments.items():
+            if is_hidden(argument, value) and is_secret_value(str(value), argument):
+                remember(str(value))
         if self.arguments is not None:
             check_names(arguments, self.arguments, name)
         return ModelSpec(
@@ -172,13 +185,20 @@ def parse_arguments(text: str, model: str) -> dict[str, JSON]:
         name = unquote(name).strip()
         if not equals or not name:
             raise OptionError(
-                f"--llm-model {model}: found {quoted(part)} after '?', expected name=value, several with '&' between "
-                "them"
+                f"--llm-model {model}: found {_shown_part(part, text)} after '?', expected name=value, several with "
+                "'&' between them"
             )
         if name in values:
             raise OptionError(f"--llm-model {model}: found {name!r} twice after '?', expected it once")
         values[name] = _scalar(unquote(value))
     return values
+
+
+def _shown_part(part: str, text: str) -> str:
+    """A part without ``=``, unless it may be one of a secret with a ``&`` in it."""
+    follows_secret = any(is_secret_name(one.partition("=")[0]) for one in text.split("&"))
+    is_shown = not follows_secret and not is_secret_value(part)
+    return quoted(part) if is_shown else "something that is not shown, as it may be a secret (%26 stands for &),"
 
 
 def _scalar(text: str) -> JSON:
@@ -198,17 +218,14 @@ def check_names(values: Mapping[str, JSON], known: Iterable[str], model: str) ->
             raise OptionError(f"--llm-model {model}: there is no argument {name!r}{expected_one_of(name, known)}")
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether an argument of this name holds a secret: ``api_key``, ``token``, not ``max_tokens``."""
-    words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return not _SECRET.isdisjoint(words)
-
-
-def hide_secrets(model: str) -> str:
-    """A model's name as anybody may read it: ``***`` for the arguments that have a secret's name."""
+def hide_secrets(
+    model: str, is_hidden: Callable[[str, JSON], bool] = lambda argument, _: is_secret_name(argument)
+) -> str:
+    """A model's name as anybody may read it: ``***`` for the values of arguments that are hidden."""
     location, mark, arguments = model.partition("?")
     shown = []
     for part in arguments.split("&"):
-        name, equals, _ = part.partition("=")
-        shown.append(f"{name}=***" if equals and is_secret_name(unquote(name)) else part)
-    return redact(f"{location}{mark}{'&'.join(shown)}", {})
+        name, equals, value = part.partition("=")
+        hides = equals and is_hidden(unquote(name).strip(), _scalar(unquote(value)))
+        shown.append(f"{name}=***" if hides else part)
+    return hide_forms(f"{location}{mark}{'&'.join(shown)}")

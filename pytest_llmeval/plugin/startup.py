@@ -52,9 +52,16 @@ def configure(config: pytest.Config) -> None:
                 llm_session(config)
             _register_reporting(config)
     except LLMEvalError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise _usage_error(error) from None
     _register_helpers(config, settings)
     config.add_cleanup(lambda: _close_lasting_objects(config))  # before pytest's own, and so called after them
+
+
+def _usage_error(error: LLMEvalError) -> pytest.UsageError:
+    """Return it with the message, without secrets that options of the user may hold."""
+    from pytest_llmeval.text.redaction import redact
+
+    return pytest.UsageError(redact(str(error)))
 
 
 def _close_lasting_objects(config: pytest.Config) -> None:
@@ -150,7 +157,7 @@ def header_lines(config: pytest.Config) -> list[str]:
         for role in ROLE_METHODS:
             lines += [f"llm-{role}: {line}" for line in describe_models(settings, settings.specs_of(role))]
     except LLMEvalError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise _usage_error(error) from None
     described = {
         "llm-ray": _replicas(settings),
         "llm-store": describe_store(config),

@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from functools import cache
 
-__all__ = ["csv_text", "encodable", "first_line", "markdown_text", "printable", "shortened", "without_commands"]
+__all__ = [
+    "csv_text",
+    "encodable",
+    "first_line",
+    "json_without_commands",
+    "markdown_text",
+    "printable",
+    "shortened",
+    "without_commands",
+]
 
 # C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates: what can move the cursor,
 # change colours, reorder what a reader sees, or fail to encode.
@@ -84,6 +93,11 @@ def markdown_text(text: str) -> str:
 def without_commands(text: str) -> str:
     """``text`` with a space in what GitHub Actions would take for a command: ``::error::`` becomes ``: :error::``."""
     return _COMMAND.sub(lambda match: f"{match[0]} ", text)
+
+
+def json_without_commands(text: str) -> str:
+    """JSON with an escape in what GitHub Actions would take for a command; it means the same."""
+    return text.replace("##[", "#\\u0023[")
 
 
 def encodable(text: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.redaction import HIDDEN, hides_value_of, redact
 from pytest_llmeval.text.wording import describe
 from pytest_llmeval.types import JSON, as_builtin
 
@@ -25,12 +25,12 @@ _MOST_PARTS = 10_000
 _LARGEST = 2**63
 
 
-def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
+def trace_steps(value: object) -> Steps:
     """The steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
 
     What JSON cannot hold (an object, NaN, bytes) becomes its text, and an ellipsis stands for what is in itself, nested
-    deeper than 20 levels, or beyond 10,000 parts: no step is an error. Texts are without secrets, and without what
-    ``clean`` takes out of them. ``ValueError`` for what is no list of steps.
+    deeper than 20 levels, or beyond 10,000 parts: no step is an error. Texts are without secrets. ``ValueError`` for
+    what is no list of steps.
     """
     if value is None:
         return ()
@@ -38,7 +38,7 @@ def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
         value = [value]
     if not isinstance(value, list | tuple):
         raise ValueError(f"found {describe(as_builtin(value))}, expected a list of steps: texts or mappings")
-    reading = _Reading(clean)
+    reading = _Reading()
     return tuple(reading.as_json(step) for step in value)
 
 
@@ -46,7 +46,6 @@ def trace_steps(value: object, clean: Callable[[str], str] = str) -> Steps:
 class _Reading:
     """Of one trace. ``above`` are the lists and mappings that are being read; ``num_parts`` says how much was."""
 
-    clean: Callable[[str], str]
     above: list[int] = field(default_factory=list)
     num_parts: int = 0
 
@@ -59,7 +58,11 @@ class _Reading:
         self.above.append(id(plain))
         try:
             if isinstance(plain, Mapping):
-                return {self._text(key): self.as_json(own) for key, own in plain.items() if self._has_room()}
+                return {
+                    self._text(key): HIDDEN if isinstance(own, str) and hides_value_of(str(key)) else self.as_json(own)
+                    for key, own in plain.items()
+                    if self._has_room()
+                }
             return [self.as_json(own) for own in plain if self._has_room()]
         finally:
             self.above.pop()
@@ -79,7 +82,7 @@ class _Reading:
 
     def _text(self, value: object) -> str:
         try:
-            return redact(self.clean(str(value)))
+            return redact(str(value))
         except Exception:  # of the object's own __str__
             return f"a {type(value).__name__}"
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import html
+import json
+from pathlib import Path
+from urllib.parse import quote
 
-from pytest_llmeval.text.redaction import describe, model_error, one_line, redact
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval.text.redaction import describe, is_secret_value, model_error, one_line, redact
 
 _TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz"
 
@@ -22,6 +29,165 @@ _TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz"
 )
 def test_redact(text: str, expected: str) -> None:
     assert redact(text, {}) == expected
+
+
+_A, _D = "abcdefghij", "0123456789"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("key " + "AK" + "IA" + (_A + _D[:6]).upper(), "key ***"),
+        ("?key=" + "AI" + "za" + _A * 3 + _D[:5] + " failed", "?key=*** failed"),
+        ("ya" + "29." + _A + _D, "***"),
+        ("github" + "_pat_" + _A * 4, "***"),
+        ("(" + "xo" + "xb-" + _D + "-" + _A + ")", "(***)"),
+        ("ey" + _A + ".ey" + _A + "." + _A, "***"),
+        ("sk" + "-ant-api03-" + _A + _D + "-" + _A, "***"),
+        ("{'x-api-key': 'abc', 'Authorization': 'Bearer abc.def'}", "{'x-api-key': '***', 'Authorization': '***'}"),
+        ('{"api_key": "a\\"b", "password": "pw", "n": 1}', '{"api_key": "***", "password": "***", "n": 1}'),
+        ("[(b'authorization', b'Bearer abc')]", "[(b'authorization', b'***')]"),
+        ("Authorization: Basic abcdef==", "Authorization: Basic ***"),
+        ("Authorization: Bearer abc failed", "Authorization: Bearer *** failed"),
+        ("AccountKey=abc/def+1==;EndpointSuffix=core", "AccountKey=***;EndpointSuffix=core"),
+        ("AWS_SECRET_ACCESS_KEY=abc/def", "AWS_SECRET_ACCESS_KEY=***"),
+        ("password: hunter2!", "password: ***"),
+        ("https://h/x?sig=a%2Fb&code=404&sp=r", "https://h/x?sig=***&code=404&sp=r"),
+        ("postgres://me:pa/ss@host:5432/db", "postgres://host:5432/db"),
+        ("Set-Cookie: session=abcdef; Path=/", "Set-Cookie: ***"),
+        (
+            "x\n-----BEGIN RSA PRIVATE" + " KEY-----\nab\ncd\n-----END RSA PRIVATE" + " KEY-----\ny",
+            "x\n-----BEGIN RSA PRIVATE" + " KEY----- *** -----END RSA PRIVATE" + " KEY-----\ny",
+        ),
+    ],
+)
+def test_forms_of_keys(text: str, kept: str) -> None:
+    assert redact(text, {}) == kept
+    assert redact(kept, {}) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "expected name=value, several with '&' between them; keys are given by api_key_env=MY_API_KEY",
+        "the variable MY_KEY, which holds the key for http://h/v1, is not set; set it",
+        "max_tokens=16, stop_token='<eos>', token_id: 5, num_tokens=1234567, pad_token=None, token=5",
+        '{"token": "Paris", "logprob": -1.25, "key": "title", "signature": "(prompt, stop)"}',
+        "password: wrong; secret: none; credentials: missing; api_key=None; password=<unset>; token: the first",
+        "def f(api_key=config.key, password=password): return Client(api_key=key, secret=$SECRET)",
+        "basic mathematics, Basic arithmetic tests, the bearer certificates of level-10 questions",
+        "replay:x.json?key=results.0.output and replay:y.json?key=records",
+        "python:my_agents:crew?planning=true&k=3&mode=***",
+        "cookie: a biscuit; eyewitness.account.of_things; sk_learn_model_selection; pk-aaaa",
+        "gpt2, gpt-4o-mini-2024-07-18, Qwen2.5-Coder-32B-Instruct, 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+        "https://host:8080/v1/models and git@github.com:org/repo.git, a@b.example, /home/me/secrets/key.json",
+        "accuracy 0.750 [0.409, 0.929], n 8, p = 0.0002; sums.yaml:3: found 5 (a whole number), expected text",
+        "the tokenizer's key/value cache; a secretary; passwords of 8 characters; authored by: somebody",
+        "-----BEGIN CERTIFICATE-----",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact(text, {}) == text
+    quoted = repr(text)
+    assert redact(quoted, {}) == quoted
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_redacted_once(text: str) -> None:
+    assert redact(redact(text, {}), {}) == redact(text, {})
+
+
+@given(
+    st.lists(
+        st.from_regex(
+            r"[a-z]{1,12}|[0-9]{1,9}|[0-9]{1,6}\.[0-9]{1,6}|(/[a-z]{1,8}){1,4}|[A-Z][a-z]{1,8}\.", fullmatch=True
+        ),
+        max_size=30,
+    )
+)
+def test_words_numbers_and_paths_stay(words: list[str]) -> None:
+    text = " ".join(words)
+    environ = {
+        "MY_TOKEN": "test",
+        "A_KEY": "gpt2",
+        "PIN_TOKEN": "1234567",
+        "B_PASSWORD": "true",
+        "C_SECRET": "/home/me",
+    }
+    assert redact(text, environ) == text
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=20, max_size=60), st.text(max_size=40))
+def test_a_value_of_the_environment_is_found_however_it_is_written(value: str, around: str) -> None:
+    value = f"Q7{value.strip()}x9"
+    for spelled in (value, json.dumps(value), repr(value), html.escape(value), quote(value), quote(value, safe="")):
+        assert value not in redact(f"{around} {spelled} {around}", {"MY_SECRET": value}).replace(around, "")
+
+
+def test_values_that_are_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for value in (
+        *("true", "1", "test", "gpt2", "1234567", "not-needed", "lm-studio", "ollama", "/home/me/key", "~/x/y.json"),
+        *("there", str(tmp_path / "key"), "C:\\keys\\one", "https://auth.example/token", "disabled", "12:30:15"),
+    ):
+        assert not is_secret_value(value, "MY_TOKEN"), value
+        assert redact(f"a {value} b", {"MY_TOKEN": value}) == f"a {value} b"
+    for value in (
+        "Qx7/mKp2LwZr9TyUiO0a",
+        "/Qx7/mKp2LwZr9TyUiO0a",
+        "pa/ss/word-long-1",
+        "k3y-9x",
+        "correcthorse",
+        "p w d 1",
+    ):
+        assert redact(f"a {value} b", {"MY_PASSWORD": value}) == "a *** b"
+    assert redact("shortpw", {"MY_PASSWORD": "shortpw"}) == "***"
+    assert redact("k3y-9xyz k3y-9x", {"MY_PASSWORD": "k3y-9x"}) == "k3y-9xyz ***", "no part of a word"
+    assert redact("pw of db: h7unter", {"DATABASE_URL": "postgres://me:h7unter@host/db"}) == "pw of db: ***"
+
+
+def test_arguments_of_ordinary_names_hide_what_looks_like_a_key() -> None:
+    """Names of models, words and sentences stay in messages."""
+    for value in (
+        *(
+            "gpt-4o-mini",
+            "Qwen2.5-Coder-32B-Instruct",
+            "mistralai/Mixtral-8x7B-Instruct-v0.1",
+            "claude-sonnet-4-20250514",
+        ),
+        *("planning", "multi_agent_mode", "data/test.jsonl", "You are a helpful assistant!", "e5-mistral-7b-instruct"),
+    ):
+        assert not is_secret_value(value, "mode"), value
+    for value in (
+        "k3y-9xQ",
+        "9f86d081884c7d659a2feaa0c55ad015",
+        "Qx7/mKp2LwZr9TyUiO0a/SdFgHjKlZxCvBnM1234",
+        "p%4+0w&d<9>;x",
+    ):
+        assert is_secret_value(value, "mode"), value
+
+
+def test_words_are_secrets_where_the_name_says_so() -> None:
+    for name, is_one in {"SORT_KEY": False, "MY_API_KEY": True, "HF_TOKEN": True, "MY_PASSWORD": True}.items():
+        assert is_secret_value("accuracy", name) is is_one, name
+
+
+def test_long_texts_take_no_time() -> None:
+    """Texts that would be looked at again and again by expressions without bounds."""
+    for part in (
+        "a",
+        "a.",
+        "A-",
+        "://",
+        "x=",
+        "password",
+        '"api_key":',
+        "-----BEGIN PRIVATE KEY-----",
+        "Bearer ",
+        "...",
+    ):
+        redact(part * 20_000, {"MY_SECRET": "9f86d081884c7d659a2feaa0c55ad015"})
 
 
 def test_values_of_the_environment() -> None:

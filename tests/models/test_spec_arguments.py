@@ -6,7 +6,8 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.registry import parse_model_spec
-from pytest_llmeval.models.specs import hide_secrets, is_secret_name, parse_arguments, split_arguments
+from pytest_llmeval.models.specs import hide_secrets, parse_arguments, split_arguments
+from pytest_llmeval.text.redaction import is_secret_name
 from pytest_llmeval.types import JSON
 
 

@@ -342,11 +342,46 @@ def test_a_baseline_of_another_judge_is_refused(project: pytest.Pytester, worker
     assert project.runpytest(*workers, JUDGE, "--llm-report=before.json", "replies.yaml").ret == 0
     again = project.runpytest(*workers, JUDGE, "--llm-baseline=before.json", "replies.yaml")
     assert again.ret == 0, again.stdout.str()
-    other = project.runpytest(*workers, f"{JUDGE}?weights=b", "--llm-baseline=before.json", "replies.yaml")
+    judge = f"{JUDGE}?weights=b&shown=weights"
+    other = project.runpytest(*workers, judge, "--llm-baseline=before.json", "replies.yaml")
     assert other.ret != 0
     other.stdout.fnmatch_lines(
         ["*another judge: 'python:my_judge:Judge (test, *)' ->*", "*'python:my_judge:Judge?weights=b (test, *)'*"]
     )
+
+
+def test_a_judge_with_an_argument_that_is_not_shown_may_be_another_one(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    """No hash of the argument is in a report: it would give a short secret away."""
+    project.makepyfile(
+        hidden_judge="""
+        import json
+
+        class Judge:
+            def __init__(self, mode="", api_key=""):
+                pass
+            def __call__(self, messages):
+                return json.dumps({"reason": "because", "equivalent": True})
+        """
+    )
+    rows = ", ".join(f"{{id: r{n}, question: q, response: a, target: b}}" for n in range(40))
+    project.makefile(".yaml", same=f"suite: same\nsamples: [{rows}]\nscore: equivalence\n")
+
+    def run(arguments: str, *options: str) -> pytest.RunResult:
+        return project.runpytest(*workers, f"--llm-judge=python:hidden_judge:Judge?{arguments}", "same.yaml", *options)
+
+    assert run("mode=strict", "--llm-report=before.json").ret == 0
+    assert "strict" not in (project.path / "before.json").read_text()
+    for mode in ("strict", "mild"):
+        again = run(f"mode={mode}", "--llm-baseline=before.json")
+        assert again.ret == 0
+        again.stdout.fnmatch_lines(["*whether the judge's mode changed is not known: add shown=mode to its name*"])
+    shown = "mode=strict&shown=mode&api_key=abcdefg"
+    assert run(f"{shown}1", "--llm-report=before.json").ret == 0
+    assert "strict" in (project.path / "before.json").read_text()
+    assert run(f"{shown}2", "--llm-baseline=before.json").ret == 0, "another key asks the same judge"
+    run("mode=mild&shown=mode", "--llm-baseline=before.json").stdout.fnmatch_lines(["*another judge: *"])
 
 
 def test_the_store_keeps_verdicts(project: pytest.Pytester, workers: list[str]) -> None:
@@ -592,7 +627,9 @@ def test_the_judge_is_known_where_the_first_sample_was_not_judged(project: pytes
     assert project.runpytest(*workers, JUDGE, "--llm-report=before.json", "equivalence.yaml").ret == 0
     (suite,) = report_of(project.path, "before.json")["suites"]
     assert suite["judged_by"]
-    other = project.runpytest(*workers, f"{JUDGE}?weights=b", "--llm-baseline=before.json", "equivalence.yaml")
+    other = project.runpytest(
+        *workers, f"{JUDGE}?weights=b&shown=weights", "--llm-baseline=before.json", "equivalence.yaml"
+    )
     other.stdout.fnmatch_lines(["*another judge: *"])
 
 

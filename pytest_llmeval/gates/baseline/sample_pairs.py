@@ -13,6 +13,7 @@ from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
+from pytest_llmeval.text.redaction import hidden_arguments
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, Status
 
@@ -155,7 +156,7 @@ def pair_samples(
     pairing: Pairing,
 ) -> SamplePairs:
     """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal`` and ``Undecided``."""
-    notes = [*_unscored_before(before, pairing), *_unscored(after, pairing)]
+    notes = [*_unscored_before(before, pairing), *_unscored(after, pairing), *_hidden(after.info)]
     if before.info.judge != after.info.judge:
         schema = pairing.reports[0].schema
         hint = "" if schema >= SCHEMA_VERSION else f"; a report of schema {schema} knows a judge by less: make it anew"
@@ -186,6 +187,14 @@ def pair_samples(
     num_unscored = len(both) - len(scored)
     scored, told = _without_own(scored, first, second, before, after, pairing)
     return _pairs(scored, first, second, [*notes, *told], num_unscored)
+
+
+def _hidden(info: SuiteInfo) -> list[str]:
+    """Return the note on arguments of judges that no report has, nor a hash of them: it would give a short secret away."""
+    names = sorted({name for text in info.judged_by for name in hidden_arguments(text)})
+    if not names:
+        return []
+    return [f"whether the judge's {' and '.join(names)} changed is not known: add shown={','.join(names)} to its name"]
 
 
 def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:

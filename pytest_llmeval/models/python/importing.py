@@ -66,7 +66,8 @@ _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
 _OF_FILE = "_llmeval_model_"
 OWN_ARGUMENTS = PYTHON_OPERATION
-"""Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take."""
+"""Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take, and which
+of its arguments are no secrets."""
 
 
 def split_target(location: str, model: str) -> tuple[str, str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import unquote
 
-from pytest_llmeval.errors import ModelError
+from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.models.base import ROLE_METHODS, Model
 from pytest_llmeval.models.python.importing import (
     METHODS,
@@ -20,11 +21,15 @@ from pytest_llmeval.models.python.importing import (
     timeout_of,
 )
 from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.specs import ModelKind, ModelSpec
-from pytest_llmeval.text.redaction import model_error
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, hide_secrets, split_arguments
+from pytest_llmeval.text.redaction import is_secret_name, model_error
+from pytest_llmeval.types import JSON
 
 __all__ = ["PythonCode"]
 
+
+_LONGEST_NUMBER = 15
+"""Characters; of a longer one a digit more or less is no setting."""
 
 _OF_FUNCTIONS = ROLE_METHODS.values()
 """What a function does: it writes a text, or gives the embeddings of texts."""
@@ -43,8 +48,22 @@ class PythonCode(ModelKind):
     imports_from_project = True
     shows_methods = True
 
+    def hides(self, argument: str, value: JSON) -> bool:
+        """Return True for any text, and a number as long as a key: what a function takes is not known."""
+        if argument in OWN_ARGUMENTS:
+            return False
+        return is_secret_name(argument) or isinstance(value, str) or len(str(value)) > _LONGEST_NUMBER
+
+    def how_to_show(self, arguments: Collection[str]) -> str:
+        names = [name for name in arguments if not is_secret_name(name)]
+        return f": write shown={','.join(names)} in both if it is no secret" if names else ""
+
     def parse(self, text: str) -> ModelSpec:
-        spec = super().parse(text)
+        shown = _shown(text)
+        spec = self.parsed(text, shown=shown)
+        for name in shown:
+            if name not in spec.arguments:
+                raise OptionError(f"--llm-model {spec.name}: shown: there is no argument {name!r}")
         split_target(spec.location, spec.name)
         concurrency_of(spec.arguments, spec.name)
         timeout_of(spec.arguments, spec.name)
@@ -102,6 +121,19 @@ class PythonCode(ModelKind):
         if signature is None or is_factory(signature, spec.arguments):
             return False
         return method not in _OF_FUNCTIONS
+
+
+def _shown(text: str) -> list[str]:
+    """The arguments that ``shown`` names: ``f?mode=fast&k=3&shown=mode``. Raises ``OptionError``."""
+    parts = split_arguments(text)[1].split("&")
+    named = [unquote(part.removeprefix("shown=")) for part in parts if part.startswith("shown=")]
+    names = [name.strip() for part in named for name in part.split(",")]
+    if secret := next(filter(is_secret_name, names), None):
+        raise OptionError(
+            f"--llm-model {hide_secrets(text, lambda *_: True)}: shown: {secret!r} is the name of a secret, which "
+            "nothing shows"
+        )
+    return names
 
 
 def _may_have(kind: type[Any], method: str) -> bool:

@@ -26,8 +26,7 @@ from pytest_llmeval.models.python.importing import (
 )
 from pytest_llmeval.models.python.replies import read_reply
 from pytest_llmeval.models.reasoning import cut_at_stop
-from pytest_llmeval.models.specs import is_secret_name
-from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.redaction import describe, redact
 from pytest_llmeval.types import (
     JSON,
     EmbeddingRequest,
@@ -42,7 +41,6 @@ from pytest_llmeval.types import (
 __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 
 _T = TypeVar("_T")
-_SHORTEST_SECRET = 4
 _UNBOUNDED = Bounds()
 _GRACE_S = 0.5
 """What a call may take more than its limit before it is told that it blocks: others block too."""
@@ -67,18 +65,12 @@ def load_python(
     Raises ``ModelError``.
     """
     own = {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
-    secrets = tuple(
-        str(value) for key, value in own.items() if is_secret_name(key) and len(str(value)) >= _SHORTEST_SECRET
-    )
-    try:
-        found = find_object(module, attribute, name)
-        answerer, per_call = make_answerer(found, own, name, attribute)
-    except ModelError as error:
-        raise ModelError(_without(str(error), secrets)) from None
+    found = find_object(module, attribute, name)
+    answerer, per_call = make_answerer(found, own, name, attribute)
     code = hash_of_sources(answerer, imported_name(module))
     source: dict[str, JSON] = {} if code is None else {SOURCE: code}
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
-        if given := [key for key in OWN_ARGUMENTS if key in arguments]:
+        if given := [key for key in OWN_ARGUMENTS if key in arguments and key != "shown"]:
             has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
             problem = f"{attribute} has a method {has} for many requests: it bounds its calls itself"
             raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
@@ -89,7 +81,7 @@ def load_python(
         details={"module": module, "callable": attribute, "is_async": is_async(answerer), **source},
     )
     kind = EmbeddingFunction if embeds else CallableModel
-    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, secrets=secrets)
+    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED)
 
 
 class PythonObject(NamedModel):
@@ -111,8 +103,7 @@ class CallableModel(Backend):
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
     that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string. ``bounds`` are
-    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one. ``secrets`` are kept out
-    of messages.
+    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one.
     """
 
     def __init__(
@@ -122,14 +113,12 @@ class CallableModel(Backend):
         arguments: Mapping[str, JSON],
         *,
         bounds: Bounds = _UNBOUNDED,
-        secrets: Sequence[str] = (),
     ) -> None:
         self._function = function
         self.identity = identity
         self._arguments = dict(arguments)
         self._bounds = bounds
         self._calls = Calls(function, identity.name, bounds)
-        self._secrets = tuple(secrets)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
         self.has_stops_behind_reasoning = "stop" not in self._offered
@@ -215,19 +204,16 @@ class CallableModel(Backend):
             except Exception as error:  # of the user's generator
                 return self._failed(error)
         try:
-            text, beside = read_reply(returned, self._cleaned)
+            text, beside = read_reply(returned)
         except ValueError as error:
-            return RequestError(self._cleaned(f"{self.identity.name} returned {error}"))
+            return RequestError(redact(f"{self.identity.name} returned {error}"))
         if self.has_stops_behind_reasoning:
             text = cut_at_stop(request, text)[0]
         return GenerateResponse(text=text, seconds=seconds, is_timed=True, **beside)
 
     def _failed(self, error: BaseException) -> CallError:
         lines = [f"{self.identity.name} raised {_described(error)}", *own_traceback(error, (__file__, calls.__file__))]
-        return CallError(self._cleaned("\n".join(lines)))
-
-    def _cleaned(self, text: str) -> str:
-        return _without(text, self._secrets)
+        return CallError(redact("\n".join(lines)))
 
 
 class EmbeddingFunction(CallableModel):
@@ -289,7 +275,7 @@ class EmbeddingFunction(CallableModel):
         return EmbeddingResponse(vector=tuple(numbers), seconds=seconds, is_timed=is_timed)
 
     def _refused(self, what: str) -> RequestError:
-        return RequestError(_without(f"{self.identity.name} returned {what}", self._secrets))
+        return RequestError(redact(f"{self.identity.name} returned {what}"))
 
 
 def _entries(vector: Any) -> Any:
@@ -324,9 +310,3 @@ def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _without(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text

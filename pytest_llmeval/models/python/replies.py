@@ -19,17 +19,16 @@ _OF_TEXT = ("raw", "text", "content", "output", "final_output", "answer")
 """Under these names the results of frameworks hold their text."""
 
 
-def read_reply(returned: object, clean: Callable[[str], str]) -> tuple[str, dict[str, Any]]:
+def read_reply(returned: object) -> tuple[str, dict[str, Any]]:
     """The text, and what the function says beside it, by the names of the fields of ``GenerateResponse``.
 
-    Documents alone need no text. ``clean`` takes secrets out of a trace. ``ValueError`` says what it has returned
-    instead.
+    Documents alone need no text. ``ValueError`` says what it has returned instead.
     """
     beside: dict[str, Any] = {}
     if hasattr(returned, "tolist"):  # numpy's and torch's
         returned = returned.tolist()
     if isinstance(returned, Mapping) and not _are_scores(returned):
-        returned, beside = _with_more(returned, clean)
+        returned, beside = _with_more(returned)
     elif isinstance(returned, list | tuple | Mapping):
         try:
             returned, beside = "", {"documents": found_documents(returned), "has_text": False}
@@ -49,7 +48,7 @@ def _are_scores(returned: Mapping[Any, object]) -> bool:
     )
 
 
-def _with_more(returned: Mapping[Any, object], clean: Callable[[str], str]) -> tuple[object, dict[str, Any]]:
+def _with_more(returned: Mapping[Any, object]) -> tuple[object, dict[str, Any]]:
     known = ("text", *_BESIDE, "trace")
     unknown = [str(key) for key in returned if key not in known]
     if unknown or returned.keys().isdisjoint(("text", "documents")):
@@ -61,7 +60,7 @@ def _with_more(returned: Mapping[Any, object], clean: Callable[[str], str]) -> t
     for name, value in returned.items():
         try:
             if name == "trace":
-                beside[name] = trace_steps(value, clean)
+                beside[name] = trace_steps(value)
             elif name != "text":
                 beside[name] = _BESIDE[name](value)
         except ValueError as error:

@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -38,7 +38,7 @@ from pytest_llmeval.models.servers.replies import (
     status_within,
 )
 from pytest_llmeval.models.servers.watch import Watch
-from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 
 __all__ = ["Client", "ModelStopped", "RequestRefused", "Unreachable", "Usage"]
@@ -55,7 +55,7 @@ _LONG_WAIT_S, _BETWEEN_LINES_S = 10.0, 60.0
 _MOST_GIVEN_UP = 32
 """After so many requests in a row that were given up after all tries, the server counts as ended."""
 _LONGEST_TEXT = 2000
-_SHORTEST_KEY, _SHORTEST_SECRET = 6, 16
+_SHORTEST_KEY, _LONG_KEY = 6, 16
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -138,6 +138,9 @@ class Client:
         self.limit = limit or limit_for(endpoint, shared)
         self._timeout_s, self._get_timeout_s = timeout_s, get_timeout_s
         key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
+        self._is_telling = is_secret_value(key) or (len(key) >= _LONG_KEY and is_secret_value(key, "password"))
+        if self._is_telling:
+            remember(key)
         self._key, self._headers = Secret(key), Secret(_headers(endpoint, key))
         self._api, self._root = urlsplit(endpoint.url).path, urlsplit(endpoint.root).path
         self._sleep, self._clock, self._wall_clock, self._jitter = sleep, clock, wall_clock, jitter
@@ -277,18 +280,17 @@ class Client:
             parsed = json.loads(answer.content)
         except (ValueError, RecursionError):
             parsed = None
-        text = answer.content[:_LONGEST_TEXT].decode("utf-8", "replace")
-        return self._masked(Reply(status=answer.status, headers=answer.headers, body=parsed, text=text), answer.content)
+        begun = answer.content[: _LONGEST_TEXT + len(self._key.reveal())].decode("utf-8", "replace")
+        whole = Reply(status=answer.status, headers=answer.headers, body=parsed, text=begun)
+        masked = self._masked(whole, answer.content)
+        return replace(masked, text=masked.text[:_LONGEST_TEXT])
 
     def _masked(self, reply: Reply, content: bytes) -> Reply:
-        """Return the reply without our key, which servers like to repeat in errors. A short one is a dummy, and no
-        secret.
-        """
+        """The reply without our key, which servers repeat. In answers one that may be a name or a word stays."""
         key = self._key.reveal()
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
-            # A text or a number may have a few characters of the kind; whole keys stand in none by chance.
-            spellings = (key.encode(), key.replace("/", "\\/").encode())
-            if len(key) < _SHORTEST_SECRET or not any(spelling in content for spelling in spellings):
+            spellings = (key.encode(), json.dumps(key)[1:-1].replace("/", "\\/").encode())
+            if not self._is_telling or not any(spelling in content for spelling in spellings):
                 return reply
         return reply if len(key) < _SHORTEST_KEY else reply.without(key)
 

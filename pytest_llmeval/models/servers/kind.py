@@ -19,7 +19,7 @@ from pytest_llmeval.models.servers.arguments import ServerArguments, check_varia
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.text.model_names import plain_server_name
-from pytest_llmeval.text.redaction import model_error, redact
+from pytest_llmeval.text.redaction import hide_forms, model_error
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Role, ServerUse
 
@@ -69,7 +69,7 @@ class _Remote(ModelKind):
                 arguments.setdefault(name, []).append(parsed)
             else:
                 arguments[name] = parsed
-        spec = ModelSpec(name=plain_server_name(redact(text, {})), kind=self, location=location, arguments=arguments)
+        spec = ModelSpec(name=plain_server_name(hide_forms(text)), kind=self, location=location, arguments=arguments)
         self.server_arguments(spec, {})  # refuses what is wrong with all of it together
         return spec
 

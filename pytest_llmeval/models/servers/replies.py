@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.text.redaction import hide_values, one_line
 
 __all__ = [
     "LONGEST_MESSAGE",
@@ -48,9 +48,8 @@ class Reply:
 
     def without(self, key: str) -> Reply:
         """Return the same with ``***`` in the place of a key, however JSON has escaped it."""
-        headers = {name: value.replace(key, "***") for name, value in self.headers.items()}
-        text = self.text.replace(key, "***").replace(key.replace("/", "\\/"), "***")
-        return replace(self, headers=headers, body=_without(self.body, key), text=text)
+        headers = {name: hide_values(value, [key]) for name, value in self.headers.items()}
+        return replace(self, headers=headers, body=_without(self.body, key), text=hide_values(self.text, [key]))
 
     @property
     def is_success(self) -> bool:
@@ -65,7 +64,7 @@ class Reply:
 
 def _without(value: Any, key: str) -> Any:
     if isinstance(value, str):
-        return value.replace(key, "***")
+        return hide_values(value, [key])
     if isinstance(value, dict):
         return {_without(name, key): _without(inner, key) for name, inner in value.items()}
     return [_without(inner, key) for inner in value] if isinstance(value, list) else value

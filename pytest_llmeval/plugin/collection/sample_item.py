@@ -46,6 +46,7 @@ from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_rep
 from pytest_llmeval.scoring.samples_for_models import asked_sample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
+from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
     AskedSample,
     GenerateResponse,
@@ -326,7 +327,7 @@ class SampleItem(pytest.Function):
             model=name,
             status=score.status,
             category=sample.category,
-            reason=score.reason,
+            reason=None if score.reason is None else redact(score.reason),
             question=sample.question,
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
             choices=presented.choices,

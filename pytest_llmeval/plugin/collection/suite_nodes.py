@@ -40,6 +40,7 @@ from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.text.redaction import redact, redact_inside
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import AskedSample
 
@@ -64,8 +65,8 @@ class PlainFailures(pytest.Collector):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, LLMEvalError):
-            return without_commands(printable(str(excinfo.value), keep="\n"))
-        return super().repr_failure(excinfo)
+            return without_commands(printable(redact(str(excinfo.value)), keep="\n"))
+        return redact_inside(super().repr_failure(excinfo))
 
 
 class SuiteNode(PlainFailures):

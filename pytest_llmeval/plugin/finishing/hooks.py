@@ -23,6 +23,8 @@ from pytest_llmeval.plugin.stash import (
 )
 
 if TYPE_CHECKING:
+    import warnings
+
     from pytest_llmeval.plugin.finishing.session import LLMSession
     from pytest_llmeval.plugin.xdist.collected import Collected
     from pytest_llmeval.reporting.report.report import Report
@@ -98,6 +100,16 @@ class Reporting:
             self._uncollected[report.nodeid] = str(report.longrepr)
             if "llm_suite" in report.__dict__:
                 self._config.stash[has_broken_suite_key] = True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        """Take secrets out of what code around a model warns of, before it is shown."""
+        if self._config.stash[settings_key].all_specs:
+            from pytest_llmeval.text.redaction import redact
+
+            text = str(warning_message.message)
+            if (safe := redact(text)) != text:
+                warning_message.message = Warning(safe)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -235,6 +247,8 @@ class FinalHooks:
             from pytest_llmeval.plugin.running.recording import attach
 
             attach(item, report, call)
+        if is_sample_key in stash or any(name.startswith("llm_") for name in getattr(item, "fixturenames", ())):
+            _hide_secrets(report)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -246,6 +260,14 @@ class FinalHooks:
         except SystemExit as error:  # sys.exit() in a hook
             raise SystemExit(_held(config, error.code)) from None
         return _held(config, code)
+
+
+def _hide_secrets(report: pytest.TestReport) -> None:
+    """Take secrets out of what a test with a model shows: its traceback with values of variables, what it printed."""
+    if report.longrepr is not None or report.sections:
+        from pytest_llmeval.text.redaction import redact_inside
+
+        report.longrepr, report.sections = redact_inside(report.longrepr), redact_inside(report.sections)
 
 
 def _held(config: pytest.Config, code: Any) -> Any:

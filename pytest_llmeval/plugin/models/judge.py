@@ -41,7 +41,8 @@ def described_judge(judge: object) -> tuple[str, str]:
 
     That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
     fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
-    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all.
+    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all. Arguments
+    that the name hides are in neither, since a hash would give a short secret away.
     """
     found = identify(judge)
     known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]

@@ -325,11 +325,11 @@ def read_settings(config: pytest.Config) -> Settings:
     given["judge_specs"], given["embedder_specs"] = read_models(config, "judge"), read_models(config, "embedder")
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     _check_once(
-        settings.models,
+        settings.model_specs,
         "--llm-model {} was given twice: a model is compared with others, not with itself, and arguments that decide "
         "no reply (timeout, …) make no other model",
     )
-    judges, embedders = ([spec.name for spec in settings.specs_of(role)] for role in ("judge", "embedder"))
+    judges, embedders = (settings.specs_of(role) for role in ("judge", "embedder"))
     _check_once(judges, "--llm-judge {} was given twice: a panel is of several judges")
     if len(judges) > 1:
         from pytest_llmeval.metrics.judged import MAX_JUDGES
@@ -337,12 +337,18 @@ def read_settings(config: pytest.Config) -> Settings:
         if len(judges) > MAX_JUDGES:
             raise OptionError(f"--llm-judge was given {len(judges)} times, expected at most {MAX_JUDGES} judges")
     if len(embedders) > 1:
-        names = ", ".join(embedders)
+        names = ", ".join(spec.name for spec in embedders)
         raise OptionError(f"--llm-embedder was given {len(embedders)} times ({names}): give one embedder")
     return settings
 
 
-def _check_once(names: Sequence[str], message: str) -> None:
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise OptionError(message.format(name))
+def _check_once(specs: Sequence[ModelSpec], message: str) -> None:
+    """Two models of one name would have records of one key, also where they differ in what their names do not show."""
+    for place, spec in enumerate(specs):
+        for other in specs[:place]:
+            if spec.name == other.name:
+                differing = [key for key, value in spec.deciding.items() if value != other.arguments.get(key)]
+                hidden = (
+                    f"; the two differ in {' and '.join(differing)}, and names do not show that" if differing else ""
+                )
+                raise OptionError(message.format(spec.name) + hidden + spec.kind.how_to_show(differing))

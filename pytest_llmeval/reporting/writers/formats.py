@@ -46,8 +46,8 @@ class ReportFormat:
     it is imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
     that ``--llm-report`` writes to a file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``.
     ``is_for_folders`` marks the one that is written where ``--llm-report`` names a folder. ``is_text`` is text in
-    UTF-8, which standard output can show. ``package`` is the distribution that it comes from; ``others`` are those
-    that offer a format of this name too, so that it cannot be used.
+    UTF-8, which standard output can show, ``is_json`` is JSON too. ``package`` is the distribution that it comes from;
+    ``others`` are those that offer a format of this name too, so that it cannot be used.
     """
 
     name: str
@@ -57,6 +57,7 @@ class ReportFormat:
     is_export: bool = True
     is_for_folders: bool = False
     is_text: bool = True
+    is_json: bool = False
     package: str = _OURS
     others: tuple[str, ...] = ()
 
@@ -139,6 +140,7 @@ FORMATS: tuple[ReportFormat, ...] = (
         name="jsonl",
         writer="pytest_llmeval.reporting.storage.report_file:write_jsonl",
         description="a record of JSON on each line",
+        is_json=True,
     ),
     ReportFormat(
         name="parquet",
@@ -153,6 +155,7 @@ FORMATS: tuple[ReportFormat, ...] = (
         description="JSON, {benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions: [{qid, "
         "question, gold, pred, correct}]}, of several suites a list of these",
         is_report=False,
+        is_json=True,
     ),
 )
 """The formats of this package, in the order in which they are listed."""
