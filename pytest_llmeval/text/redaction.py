@@ -8,15 +8,14 @@ A secret is known by its value (of environment variables and arguments that are 
 
 from __future__ import annotations
 
+import base64
 import html
-import json
 import ntpath
 import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.text.escaping import printable
@@ -44,12 +43,19 @@ _SPACES = re.compile(r"[ \t\r\n\u2028\u2029]+")
 
 # Names
 
+_OF_KEYS = r"(?:api|access|account|private|signing|encryption|secret|auth|subscription)[-_]?key|credentials?"
+_OF_PASSWORDS = r"passw(?:or)?d|passphrase|secret|pwd|pw"
 _SECRET_WORD = re.compile(
     r"auth|authorization|cookie|credentials?|dsn|jwt|key|pass|pat|pw|pwd|sig|signature|webhook|"
     r".*(?:password|passwd|passphrase|secret|token|apikey)"
 )
-_OF_PASSWORDS = re.compile(r"(?i)pass|pwd|pw\b|secret")
-_OF_KEYS = re.compile(r"(?i)token|credential|(?:api|access|private)[-_]?key")
+_SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_OF_PASSWORDS}")
+_SAYS_KEY = re.compile(rf"(?i)token|{_OF_KEYS}")
+_CLEAR_NAME = re.compile(
+    rf"(?i)(?:.*[-_.])?[a-z]{{0,20}}(?:{_OF_KEYS}|{_OF_PASSWORDS}|shared[-_]?access[-_]?signature|"
+    r"(?:access|auth|bearer|refresh|session|security|api|bot|hf|hub|github|gitlab|slack|csrf|id)[-_]?token|"
+    r"authorization)[0-9]{0,2}"
+)
 
 
 @lru_cache(maxsize=4_096)
@@ -57,6 +63,12 @@ def is_secret_name(name: str) -> bool:
     """Whether an argument or variable of this name holds a secret: ``api_key``, ``PGPASSWORD``, not ``max_tokens``."""
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     return any(map(_SECRET_WORD.fullmatch, words))
+
+
+@lru_cache(maxsize=4_096)
+def hides_value_of(name: str) -> bool:
+    """Whether whatever stands behind this name is a secret; ``key``, ``token`` or ``auth`` alone say too little."""
+    return _CLEAR_NAME.fullmatch(name) is not None
 
 
 def hidden_arguments(model: str) -> list[str]:
@@ -67,20 +79,17 @@ def hidden_arguments(model: str) -> list[str]:
 
 # Values
 
-_SHORTEST = 6
-_SHORTEST_WORDS = 8
-_WITHOUT_NEIGHBOURS = 16
-"""Shorter values are hidden only where they are no part of a word or a number."""
+_SHORTEST, _SHORTEST_WORD = 6, 8
+_LONG = 16
+"""A shorter value is hidden only where it is no part of a word or a number."""
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:_/-]{0,14}")
-_WORDS = re.compile(r"[^\W\d_]+(?:[-_. ][^\W\d_]+)*")
 _NAME_PART = r"(?:[^\W\d_]{1,20}[0-9]{0,3}|[0-9]{1,8}(?:x[0-9]{1,3})?[^\W\d_]{0,2})"
-_NAME_OF_SOMETHING = re.compile(rf"{_NAME_PART}(?:[-_./:,]+{_NAME_PART})*[.]?")
-"""``gpt-4o-mini``, ``Qwen2.5-Coder-32B``, ``data/test.jsonl``."""
+_WORDS = re.compile(rf"{_NAME_PART}(?:[-_./:, ]+{_NAME_PART})*[.]?")
+"""Ordinary words, and names of things such as ``gpt-4o-mini``, ``Qwen2.5-Coder-32B``, ``data/test.jsonl``."""
 _PLACEHOLDER = re.compile(
-    r"(?:sk-)?no-key(?:-needed|-required)?|not[-_ ](?:needed|required|used)|(?:dummy|fake|local|test|your-api)[-_]key|"
-    r"anything|change-?me|disabled|dummy|enabled|example|lm-studio|localhost|ollama|openai|password|placeholder|"
-    r"required|secret|undefined|unused",
-    re.IGNORECASE,
+    r"(?i)(?:sk-)?(?:no|not|dummy|fake|local|test|your-api)[-_ ](?:key|needed|required|used)(?:-needed|-required)?|"
+    r"anything|change-?me|disabled|enabled|example|lm-studio|localhost|ollama|openai|password|placeholder|required|"
+    r"secret|undefined|unused"
 )
 """The words that people write where a server wants some key."""
 
@@ -94,20 +103,18 @@ models, in the ``llmeval`` command, in a notebook), and what is a secret in one 
 def is_secret_value(value: str, name: str = "") -> bool:
     """Whether a value, of a variable or argument ``name``, can be a secret that is hidden wherever it stands.
 
-    Numbers, placeholders, paths and addresses are none. Words are one where the name says so (``…_TOKEN``) and they
-    have 8 letters, of a password 6. Where the name is not that of a secret, a sentence and what may be the name of a
-    model are none.
+    Numbers, placeholders, paths, addresses and what has fewer than 6 characters are none. Words and names of things are
+    one only where ``name`` is that of a password, or that of a key and they have 8 characters.
     """
     text = value.strip()
     if len(text) < _SHORTEST or _PLACEHOLDER.fullmatch(text) or _NUMBER.fullmatch(text) or _is_path(text):
         return False
     if re.match(r"[a-z][a-z0-9+.-]*://", text, re.IGNORECASE):
         return hide_forms(text) != text
-    if not is_secret_name(name):
-        return _NAME_OF_SOMETHING.fullmatch(text) is None and len(text.split()) == 1
-    if _WORDS.fullmatch(text) is None or _OF_PASSWORDS.search(name):
+    if _WORDS.fullmatch(text) is None and (is_secret_name(name) or len(text.split()) == 1):
         return True
-    return len(text) >= _SHORTEST_WORDS and _OF_KEYS.search(name) is not None
+    is_word_of_key = len(text) >= _SHORTEST_WORD and _SAYS_KEY.search(name) is not None
+    return is_secret_name(name) and (is_word_of_key or _SAYS_PASSWORD.search(name) is not None)
 
 
 def _is_path(text: str) -> bool:
@@ -140,7 +147,7 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
 
 
 def hide_values(text: str, values: Iterable[str]) -> str:
-    """``text`` with ``***`` for each of the values, however JSON, Python, HTML or a URL has escaped it."""
+    """``text`` with ``***`` for each of the values, however JSON, Python, HTML, a URL or base64 has escaped it."""
     known = tuple(sorted(set(values), key=lambda value: (-len(value), value)))
     return _pattern(known).sub(HIDDEN, text) if known else text
 
@@ -149,14 +156,42 @@ def hide_values(text: str, values: Iterable[str]) -> str:
 def _pattern(values: tuple[str, ...]) -> re.Pattern[str]:
     found: dict[str, None] = {}
     for value in values:
-        lines = [line for line in value.splitlines() if len(line) >= _WITHOUT_NEIGHBOURS and "-----" not in line]
+        lines = [line for line in value.splitlines() if len(line) >= _LONG and "-----" not in line]
         for part in (value, *(lines if len(lines) > 1 else ())):
-            spelled = (part, json.dumps(part)[1:-1], json.dumps(part)[1:-1].replace("/", "\\/"), repr(part)[1:-1])
-            for spelling in (*spelled, html.escape(part), quote(part), quote(part, safe="")):
-                escaped = re.escape(spelling)
-                is_short = len(spelling) < _WITHOUT_NEIGHBOURS
-                found[rf"(?<![^\W_]){escaped}(?![^\W_])" if is_short else escaped] = None
+            if len(part) < _LONG:
+                found[rf"(?<![^\W_]){''.join(map(_spelled, part))}(?![^\W_])"] = None
+            else:
+                parts = (part, *_in_base64(part.encode("utf-8", "surrogateescape")))
+                found |= {_LINE_BREAK.join(map(_spelled, one)): None for one in parts}
     return re.compile("|".join(found))
+
+
+_LINE_BREAK = r"(?:(?:\r?\n|\\+[rn])\s*)?"
+"""A long text may be broken over lines."""
+
+
+def _spelled(character: str) -> str:
+    """Return a pattern for the ways in which Python, JSON, HTML and URLs write a character."""
+    if character.isascii() and character.isalnum():
+        return character
+    code, utf16 = ord(character), character.encode("utf-16-be", "surrogatepass")
+    ways = [
+        rf"\\*{re.escape(character)}",
+        rf"\\+{re.escape(repr(character)[1:-1].lstrip(chr(92)))}",
+        "".join(rf"\\+u(?i:{utf16[n : n + 2].hex()})" for n in range(0, len(utf16), 2)),
+        "".join(f"%(?:25)*(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogateescape")),
+        rf"&#(?:0*{code}|[xX]0*(?i:{code:x}));|{re.escape(html.escape(character))}",
+        *([r"\+"] if character == " " else []),
+    ]
+    return f"(?:{'|'.join(ways)})"
+
+
+def _in_base64(value: bytes) -> Iterable[str]:
+    """Return what base64 makes of the value after any other bytes, but for the characters that depend on those."""
+    for shift in range(3):
+        encoded = base64.b64encode(bytes(shift) + value).decode()
+        core = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 4, 4)[-(len(value) + shift) % 3]]
+        yield from {core, core.translate(str.maketrans("+/", "-_"))}
 
 
 # Forms
@@ -164,88 +199,80 @@ def _pattern(values: tuple[str, ...]) -> re.Pattern[str]:
 _USER_INFO = re.compile(
     r"(?<=://)(?:[^/\s@:'\"<>]{0,100}:(?![0-9]{1,5}/)(?P<password>[^\s@'\"<>]{0,400})|[^/\s@'\"<>]{1,400})@"
 )
-_KEYS = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:"
-    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}"
-    r"|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}"
-    r"|(?:gh[pousr]|github_pat|hf|api_org|gsk|r8|npm|nvapi|dop_v1|lsv2_[ps][tk]|shp(?:at|ss|ca|pa)|whsec|glpat|gldt|glrt|hvs)"
-    r"[-_.][A-Za-z0-9_-]{16,}"
-    r"|(?:sk|pk|rk)[-_](?:(?:live|test|proj|ant|or)[-_])?(?=[A-Za-z0-9_-]*[0-9A-Z]|a+\b)[A-Za-z0-9_-]{16,}"
-    r"|(?:xai|pplx|tvly|pypi)-(?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{16,}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{16,}"
-    r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dapi[0-9a-f]{32}|[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"
-    r"|ey[A-Za-z0-9_-]{8,}\.ey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{5,}"
-    r")"
+_FORMS = (
+    (
+        r"(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z0-9 ]*KEY[A-Z ]*-----|\Z)",
+        rf"\1 {HIDDEN} \2",
+    ),
+    (_USER_INFO.pattern, ""),
+    (r"(hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)[\w/-]+", rf"\1{HIDDEN}"),
+    (
+        r"(?<![A-Za-z0-9_-])(?:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}"
+        r"|(?:gh[pousr]|github_pat|hf|api_org|gsk|r8|npm|nvapi|dop_v1|lsv2_[ps][tk]|shp(?:at|ss|ca|pa)|whsec"
+        r"|gl(?:pat|dt|rt)|hvs)[-_.][A-Za-z0-9_-]{16,}"
+        r"|(?:sk|pk|rk)[-_](?:(?:live|test|proj|ant|or)[-_])?(?=[A-Za-z0-9_-]*[0-9A-Z]|a+\b)[A-Za-z0-9_-]{16,}"
+        r"|(?:xai|pplx|tvly|pypi)-(?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{16,}"
+        r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{16,}"
+        r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|dapi[0-9a-f]{32}|[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"
+        r"|ey[A-Za-z0-9_-]{8,}\.ey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{5,})",
+        HIDDEN,
+    ),
+    (
+        r"(?i)\b(bearer(?=\s+(?:[A-Za-z._~+/-]*[0-9=]|[A-Za-z0-9._~+/-]{24}))"
+        r"|basic(?=\s+(?:[A-Za-z0-9+/]{6,}=|[A-Za-z+/]*[0-9][A-Za-z0-9+/]{15}|[A-Za-z0-9+/]{24})))\s+[A-Za-z0-9._~+/=-]{8,}",
+        rf"\1 {HIDDEN}",
+    ),
+    (r"(?i)\b((?:set-)?cookie[\"']?\s*[:=,]\s*[\"']?)[^\s=;\"']+=[^\"'\r\n]+", rf"\1{HIDDEN}"),
+    (r"(?i)(?<=\s)(--[a-z-]*(?:key|token|password|secret)\s+)(?!-)[^\s'\"]{6,}", rf"\1{HIDDEN}"),
+    (r"(?<=\s)((?:-u|--(?:proxy-)?user)\s*['\"]?[^\s:'\"]{1,100}:)[^\s'\"]+", rf"\1{HIDDEN}"),
 )
-_PRIVATE_KEY = re.compile(
-    r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z0-9 ]*KEY[A-Z ]*-----|\Z)", re.S
+_COMPILED = tuple((re.compile(form), kept) for form, kept in _FORMS)
+_QUOTE = r"\\*[\"']|&quot;|&#(?:34|39|x22|x27);|%22"
+_ASSIGNED = re.compile(
+    rf"(?<![\w.-])(?P<name>[\w.-]{{2,80}}+)(?:{_QUOTE})?(?P<sign>\s*(?:[:=,>]|%3[AD])\s*)"
+    rf"(?:[bruf]?(?P<quote>{_QUOTE})(?P<quoted>[^\n]{{1,4000}}?)(?<!\\)(?P=quote)"
+    r"|(?<!,)(?<!, )(?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
+    r"(?P<plain>[^\s\"',;&<>(){}\[\]\\]{3,}+)(?![(\[]))",
+    re.IGNORECASE,
 )
-_HOOK = re.compile(r"(hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)[\w/-]+")
-_SCHEME = re.compile(
-    r"(?i)\b(?:(bearer)\s+(?=[A-Za-z._~+/-]*[0-9=]|[A-Za-z0-9._~+/-]{24})[A-Za-z0-9._~+/=-]{8,}"
-    r"|(basic)\s+(?:[A-Za-z0-9+/]{6,}={1,2}|(?=[A-Za-z+/]*[0-9])[A-Za-z0-9+/]{16,}))"
-)
-_NAME = (
-    r"(?:[a-z0-9_.-]{1,40}[-_.])?(?:[a-z]{0,20}api[-_]?key|(?:access|account|private|signing|encryption|secret|auth)[-_]?key|"
-    r"shared[-_]?access[-_]?(?:key|signature)|[a-z]{0,20}secret|[a-z]{0,20}passw(?:or)?d|passphrase|pwd|pw|credentials?|"
-    r"(?:access|auth|bearer|refresh|session|security|api|bot|hf|hub|github|gitlab|slack|csrf|id)[-_]?token|"
-    r"(?:proxy-)?authorization|x-amz-credential)[0-9]{0,2}"
-)
-_BEFORE_NAME = r"(?<![a-z0-9_.-])(?=[a-z0-9_.-]{2,80}[\"']?\s*[:=,])"
-"""A name begins here that a sign follows: a cheap test before the dear one of all positions."""
-_QUOTED = re.compile(
-    rf"(?i){_BEFORE_NAME}(?P<start>{_NAME}[\"']?\s*[:=,]\s*[bruf]?)"
-    r"(?P<quote>[\"'])(?P<value>(?:\\.|(?!(?P=quote))[^\\\n]){1,4000})(?P=quote)"
-)
-_PLAIN = re.compile(
-    rf"(?i){_BEFORE_NAME}(?P<start>{_NAME}[\"']?(?P<sign>\s*[:=]\s*))"
-    r"(?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey)\s+)?(?P<value>[^\s\"',;&<>(){}\[\]]{3,})(?![(\[])"
-)
-_IN_QUERY = re.compile(r"(?i)(?<=[?&;])((?:[a-z0-9_.-]*[-_])?(?:token|sig|signature|pwd|pass|auth)=)[^\s&#;'\"<>]+")
-_KEY_OR_TOKEN = re.compile(
-    r"(?i)(?<![a-z0-9_.-])((?:(?<=[?&])key|token)[\"']?\s*[:=]\s*[\"']?)(?P<value>[a-z0-9_+/=.-]{12,})"
-)
-_COOKIE = re.compile(r"(?i)\b((?:set-)?cookie[\"']?\s*[:=,]\s*[\"']?)[^\s=;\"']+=[^\"'\r\n]+")
 _ORDINARY = re.compile(r"(?i)\*+|none|null|true|false|[-+]?[0-9][0-9.,:_-]{0,9}|<[^>]*>|\$?\{.*\}|\$\w+|…|\.\.\.")
-
-
-def hides_value_of(name: str) -> bool:
-    """Whether what stands behind this name in a mapping is hidden; ``key`` and ``token`` alone say too little."""
-    return re.fullmatch(_NAME, name, re.IGNORECASE) is not None
+_LIKE_A_KEY = re.compile(r"[A-Za-z0-9_+/=.~%-]{8,}")
+_LETTERS = re.compile(r"[^\W\d_]+(?:[-_.][^\W\d_]+)*")
 
 
 def hide_forms(text: str) -> str:
     """``text`` without what is a secret by its form, or by the name before it."""
-    if "-----BEGIN" in text:
-        text = _PRIVATE_KEY.sub(rf"\1 {HIDDEN} \2", text)
-    if "://" in text:
-        text = _USER_INFO.sub("", text)
-        text = _HOOK.sub(rf"\1{HIDDEN}", text)
-    text = _KEYS.sub(HIDDEN, text)
-    text = _QUOTED.sub(_without_quoted, text)
-    text = _PLAIN.sub(_without_plain, text)
-    text = _SCHEME.sub(lambda found: f"{found[1] or found[2]} {HIDDEN}", text)
-    text = _KEY_OR_TOKEN.sub(lambda found: found[1] + (HIDDEN if is_secret_value(found[2]) else found[2]), text)
-    text = _IN_QUERY.sub(rf"\1{HIDDEN}", text)
-    return _COOKIE.sub(rf"\1{HIDDEN}", text) if "ookie" in text.lower() else text
+    for form, kept in _COMPILED:
+        text = form.sub(kept, text)
+    parts, end = [], 0
+    while found := _ASSIGNED.search(text, end):
+        group = "quoted" if found["plain"] is None else "plain"
+        is_hidden = _is_assigned_secret(found)
+        parts += [text[end : found.start(group)], HIDDEN if is_hidden else ""]
+        end = found.end(group) if is_hidden else found.start(group)
+    return "".join([*parts, text[end:]])
 
 
-def _without_quoted(found: re.Match[str]) -> str:
-    if _ORDINARY.fullmatch(found["value"]):
-        return found[0]
-    return f"{found['start']}{found['quote']}{HIDDEN}{found['quote']}"
+def _is_assigned_secret(found: re.Match[str]) -> bool:
+    """Whether what a text assigns to a name is a secret.
 
-
-def _without_plain(found: re.Match[str]) -> str:
-    """A word behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``."""
-    value, is_assigned = found["value"], found["sign"] == "="
-    is_word = _WORDS.fullmatch(value) is not None
-    is_in_code = is_word and ("." in value or is_secret_name(value))
-    is_kept = _ORDINARY.fullmatch(value) or (is_word and not is_assigned) or is_in_code or _is_path(value)
-    is_kept = is_kept or (found["sign"].strip() == ":" and len(value) < _SHORTEST)
-    if is_kept and found["scheme"] is None:
-        return found[0]
-    return f"{found['start']}{found['scheme'] or ''}{HIDDEN}"
+    Without quotes a word behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``.
+    """
+    name, value, is_plain = found["name"], found["plain"] or found["quoted"], found["plain"] is not None
+    if _ORDINARY.fullmatch(value) or not is_secret_name(name):
+        return False
+    if not hides_value_of(name):
+        is_in_query = found.string[max(0, found.start() - 1) : found.start()] in (
+            "?",
+            "&",
+        ) and not name.lower().endswith("key")
+        return is_in_query or (_LIKE_A_KEY.fullmatch(value) is not None and is_secret_value(value))
+    if not is_plain or found["scheme"] is not None:
+        return True
+    is_behind_colon = found["sign"].strip() == ":"
+    if _LETTERS.fullmatch(value):
+        return not (is_behind_colon or "." in value or is_secret_name(value))
+    return not (_is_path(value) or (is_behind_colon and len(value) < _SHORTEST))
 
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:

@@ -9,7 +9,7 @@ import base64
 import html
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -95,7 +95,7 @@ _TEXTS = "import json, pathlib\nTEXTS = json.loads(pathlib.Path(__file__).with_n
 
 
 def _raising(name: str, texts: Mapping[str, str], body: str, **more: Any) -> Place:
-    """A model that for each sample does what ``body`` says with its text."""
+    """Return the place of a model that for each sample does what ``body`` says with its text."""
     files = {
         "all.yaml": _suite("all", [*texts]),
         "texts.json": json.dumps(texts),
@@ -151,6 +151,27 @@ def _environment() -> Place:
     return _raising("environment", {_IDS[name]: names[name] for name in FORMS}, body, environment=environment)
 
 
+def _spelled_in_other_ways() -> Iterator[Place]:
+    """Values of the environment, long enough to be known in every spelling."""
+    values = {form: value for form, value in FORMS.items() if len(value) >= 16 and "\n" not in value}
+    ways: Mapping[str, Callable[[str], str]] = {
+        "base64": lambda value: base64.b64encode(f"me:{value}".encode()).decode(),
+        "base64 in a URL": lambda value: base64.urlsafe_b64encode(f"some:{value}!".encode()).decode(),
+        "base64 in lines": lambda value: base64.encodebytes(("x" * 50 + value).encode()).decode(),
+        "broken": lambda value: f"{value[:9]}\n    {value[9:]}",
+        "broken in JSON": lambda value: f"{value[:9]}\\n{value[9:]}",
+        "quoted twice": lambda value: quote(quote(value, safe=""), safe=""),
+        "codes of JSON": lambda value: "".join(one if one.isalnum() else f"\\u{ord(one):04X}" for one in value),
+        "codes of HTML": lambda value: "".join(one if one.isalnum() else f"&#x{ord(one):X};" for one in value),
+    }
+    for name, way in ways.items():
+        spelled = {form: way(value) for form, value in values.items()}
+        texts = {_IDS[form]: text for form, text in spelled.items()}
+        environment = {f"SERVICE_{_IDS[form]}_SECRET": value for form, value in values.items()}
+        parts = {f"{form} {n}": part for form, text in spelled.items() for n, part in enumerate(text.split()[-2:])}
+        yield _raising(f"environment, {name}", texts, _RAISE, environment=environment, forms=parts)
+
+
 def _headers() -> Iterator[Place]:
     shapes = {
         "x-api-key": "{{'x-api-key': {0!r}, 'accept': '*/*'}}",
@@ -160,12 +181,26 @@ def _headers() -> Iterator[Place]:
         "cookie": "{{'Set-Cookie': 'session={0}; Path=/'}}",
         "json": '{{"api_key": {1}, "password": {1}, "client_secret": {1}}}',
         "keywords": "Client(api_key={0!r}, password={0!r})",
+        "json in json": '{{"api_key": {1}, "Authorization": {1}}}',
+        "html": "{{&quot;api_key&quot;: &quot;{2}&quot;, &#x27;password&#x27;: &#x27;{2}&#x27;}}",
+        "lines of .env": "OPENAI_API_KEY={0}\nexport DB_PASSWORD={0}\nSTRIPE_SECRET: {0}",
+        "yaml": "auth:\n  password: {0}\n  client_secret: {0}",
+        "wire": "X-Auth-Token: {0}\r\nOcp-Apim-Subscription-Key: {0}\r\napi-key: {0}",
+        "xml": "<password>{0}</password><apiKey>{0}</apiKey>",
+        "connection": "Server=h;User Id=me;Password={0};SharedAccessKey={0}",
+        "options": "tool --api-key {0} --password={0} failed",
+        "curl -u": "curl -u me:{0} http://h/v1",
     }
     for name, shape in shapes.items():
-        texts = {_IDS[form]: shape.format(value, json.dumps(value)) for form, value in FORMS.items()}
+        texts = {_IDS[form]: _filled(name, shape, value) for form, value in FORMS.items()}
         # A quote, a line break or a space ends what stands in no quotes of its own.
-        forms = FORMS if name in ("x-api-key", "json", "keywords") else _plain(FORMS)
+        forms = FORMS if name in ("x-api-key", "json", "json in json", "keywords") else _plain(FORMS)
         yield _raising(f"headers {name}", texts, _RAISE, forms=forms)
+
+
+def _filled(name: str, shape: str, value: str) -> str:
+    text = shape.format(value, json.dumps(value), html.escape(value))
+    return json.dumps(text) if name == "json in json" else text
 
 
 def _plain(forms: Mapping[str, str]) -> dict[str, str]:
@@ -176,6 +211,9 @@ def _urls() -> Iterator[Place]:
     for name, shape in {
         "user info": "GET https://me:{0}@host.example/v1/x failed",
         "query": "GET https://host.example/x?api_key={0}&n=1 failed, https://h/x?a=1&access_token={0}",
+        "signed": "GET https://h/x?sv=1&sig={0}&X-Amz-Signature={0}&X-Amz-Security-Token={0}",
+        "in a URL": "GET https://h/login?next=https%3A%2F%2Fh%2Fx%3Fapi_key%3D{0}%26n%3D1",
+        "proxy": "ProxyError: HTTPS_PROXY=http://me:{0}@proxy:8080, redis://:{0}@h:6379/0",
     }.items():
         texts = {_IDS[form]: shape.format(quote(value, safe="/")) for form, value in FORMS.items()}
         yield _raising(f"url {name}", texts, _RAISE)
@@ -373,6 +411,7 @@ def _servers() -> Iterator[Place]:
 
 PLACES: tuple[Place, ...] = (
     _environment(),
+    *_spelled_in_other_ways(),
     *_headers(),
     *_urls(),
     _raising("exceptions", {_IDS[name]: value for name, value in BY_FORM.items()}, _RAISE, forms=BY_FORM),
@@ -418,7 +457,7 @@ class _Echo(BaseHTTPRequestHandler):
 
 @contextmanager
 def echoing_server() -> Iterator[str]:
-    """The URL of a server that repeats the key it is sent."""
+    """Yield the URL of a server that repeats the key it is sent."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -441,7 +480,7 @@ def _spellings(value: str) -> set[str]:
 
 
 def leaks_in(texts: Mapping[str, str], forms: Mapping[str, str]) -> list[str]:
-    """Which form stands in which text."""
+    """Return which form stands in which text."""
     return [
         f"{form} in {name}: …{text[max(0, place - 60) : place + 60]!r}"
         for name, text in texts.items()
@@ -452,7 +491,7 @@ def leaks_in(texts: Mapping[str, str], forms: Mapping[str, str]) -> list[str]:
 
 
 def files_below(folder: Path, without: Sequence[str]) -> dict[str, str]:
-    """The texts of all files in a folder but for those that the project began with."""
+    """Return the texts of all files in a folder but for those that the project began with."""
     return {
         str(path.relative_to(folder)): path.read_bytes().decode("utf-8", "replace")
         for path in sorted(folder.rglob("*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -45,7 +46,7 @@ def outputs_of(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[int, dict[str, str]]:
-    """The session's exit code, and all that it and our commands wrote, by name."""
+    """Return the session's exit code, and all that it and our commands wrote, by name."""
     for name, text in place.files.items():
         (pytester.path / name).write_text(text, encoding="utf-8")
     (pytester.path / "out").mkdir()
@@ -121,3 +122,18 @@ def test_what_is_warned_of_shows_no_secret(llm_pytester: pytest.Pytester, worker
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*UserWarning: old [*][*][*]"])
     assert not leaks_in({"terminal": result.stdout.str()}, FORMS)
+
+
+@pytest.mark.parametrize("key", ["demo", "yes", "accuracy", "internationalization", "12345678", "gpt-4o-mini", "k3y"])
+def test_words_and_numbers_in_a_reply_stay_although_they_are_a_key(
+    llm_pytester: pytest.Pytester, server: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a reply says decides its score."""
+    for name in ("API_KEY", "PASSWORD", "MY_TOKEN"):
+        monkeypatch.setenv(name, key)
+    rows = json.dumps([{"id": "a", "question": "two", "target": f"your key is {key}"}])
+    llm_pytester.makefile(".yaml", all=f"suite: all\nsamples: {rows}\nscore: exact\n")
+    result = llm_pytester.runpytest(f"--llm-model={server}?api_key_env=MY_TOKEN", "--llm-report=r.json", "all.yaml")
+    assert result.ret == 0
+    (record,) = json.loads((llm_pytester.path / "r.json").read_text())["records"]
+    assert (record["status"], record["output"]) == ("correct", f"your key is {key}")

@@ -138,7 +138,9 @@ class Client:
         self.limit = limit or limit_for(endpoint, shared)
         self._timeout_s, self._get_timeout_s = timeout_s, get_timeout_s
         key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
-        self._is_telling = is_secret_value(key) or (len(key) >= _LONG_KEY and is_secret_value(key, "password"))
+        self._is_telling = is_secret_value(key) or (
+            len(key) >= _LONG_KEY and not key.isalpha() and is_secret_value(key, "password")
+        )
         if self._is_telling:
             remember(key)
         self._key, self._headers = Secret(key), Secret(_headers(endpoint, key))
@@ -286,7 +288,7 @@ class Client:
         return replace(masked, text=masked.text[:_LONGEST_TEXT])
 
     def _masked(self, reply: Reply, content: bytes) -> Reply:
-        """The reply without our key, which servers repeat. In answers one that may be a name or a word stays."""
+        """Return the reply without our key, which servers repeat. In answers one that may be a name or a word stays."""
         key = self._key.reveal()
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             spellings = (key.encode(), json.dumps(key)[1:-1].replace("/", "\\/").encode())
