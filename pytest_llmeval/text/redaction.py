@@ -85,7 +85,7 @@ _LONG = 16
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:_/-]{0,14}")
 _NAME_PART = r"(?:[^\W\d_]{1,20}[0-9]{0,3}|[0-9]{1,8}(?:x[0-9]{1,3})?[^\W\d_]{0,2})"
 _WORDS = re.compile(rf"{_NAME_PART}(?:[-_./:, ]+{_NAME_PART})*[.]?")
-"""Ordinary words, and names of things such as ``gpt-4o-mini``, ``Qwen2.5-Coder-32B``, ``data/test.jsonl``."""
+"""Ordinary words, and names of things such as ``gpt-4o-mini``, ``Qwen2.5-Coder-32B`` and paths."""
 _PLACEHOLDER = re.compile(
     r"(?i)(?:sk-)?(?:no|not|dummy|fake|local|test|your-api)[-_ ](?:key|needed|required|used)(?:-needed|-required)?|"
     r"anything|change-?me|disabled|enabled|example|lm-studio|localhost|ollama|openai|password|placeholder|required|"

@@ -190,7 +190,7 @@ def pair_samples(
 
 
 def _hidden(info: SuiteInfo) -> list[str]:
-    """Return the note on arguments of judges that no report has, nor a hash of them: it would give a short secret away."""
+    """Return the note on arguments of judges that reports do not hold, nor a hash: it would give short secrets away."""
     names = sorted({name for text in info.judged_by for name in hidden_arguments(text)})
     if not names:
         return []
