@@ -90,6 +90,8 @@ def test_no_box(text: str) -> None:
         ("The answer is not $12$.", "not $12$"),
         ("The answer is not 12 but 13 apples.", "13"),
         ("The answer isn't 12.", "n't 12"),
+        (f"The answer is {'not 1, ' * 200}but 2 apples.", "2"),
+        (f"The answer is {'not 1, ' * 1200}apples.", "not 1, " * 1200 + "apples"),
     ],
 )
 def test_after_the_answer(text: str, answer: str) -> None:

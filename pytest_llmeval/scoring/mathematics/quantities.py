@@ -29,6 +29,8 @@ __all__ = [
 
 _MAX_UNITS = 100
 """Characters behind the number in ``2 hours 30 minutes``."""
+_MAX_SENTENCE = 2000
+"""Characters of a sentence that are searched for a number."""
 
 _OUTER = regex.compile(r"(\$\$?)([^$]+)\1|\\\((.+)\\\)|\\\[(.+)\\\]", regex.DOTALL)
 _BRACE = regex.compile(rf"(?:(?:{WRAPPER}|\\boldsymbol)\s*)?\{{")
@@ -106,12 +108,14 @@ def measured(sentence: str) -> str | None:
 
     A number that is denied is left out: in "not 12 but 13" it is 13.
     """
-    counted = first_number(sentence)
-    if counted is None:
-        return None
-    before, number, rest = counted
-    if denied_before(before, len(before)):
-        return measured(rest)
+    rest = sentence[:_MAX_SENTENCE]
+    while True:
+        counted = first_number(rest)
+        if counted is None:
+            return None
+        before, number, rest = counted
+        if not denied_before(before, len(before)):
+            break
     for end in reversed([word.end() for word in _WORD.finditer(rest[:_MAX_UNITS])]):
         is_noun, units = unit_of(rest[:end])
         if units or (not is_noun and _with_further_units(number.value, rest[:end]) is not None):
