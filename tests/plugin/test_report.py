@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.reporting.storage.read import read_report
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
 
@@ -142,6 +143,42 @@ def test_an_old_report_survives_a_write_that_fails(both: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["problem: cannot write the report *out.json: No space left on device"])
     assert (both.path / "out.json").read_bytes() == before
     assert [path.name for path in both.path.iterdir() if path.name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize(("num_written", "said"), [(2, "2 of the 4 finished"), (9, "the finished")])
+def test_samples_that_a_full_disk_did_not_take_are_not_said_to_be_there(
+    both: pytest.Pytester, workers: list[str], num_written: int, said: str
+) -> None:
+    both.makepyfile(
+        full_disk=f"""
+        import os
+        from pytest_llmeval.reporting.storage.journal import Journal
+
+        def fail(*args):
+            raise OSError(28, "No space left on device")
+
+        class Full:
+            def __init__(self, file):
+                self._file = file
+            write = fail
+            def __getattr__(self, name):
+                return getattr(self._file, name)
+
+        def add(journal, record, add=Journal.add):
+            if len(journal) == {num_written}:
+                journal._file = Full(journal._file)
+            return add(journal, record)
+
+        Journal.add = add
+
+        def pytest_sessionfinish():
+            os.fsync = fail
+        """
+    )
+    result = both.runpytest_subprocess(*workers, "-p", "full_disk", "--llm-report=out.json", "sums.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([f"problem: {said} samples are in *out.json.journal: llmeval show *out.json.journal"])
+    assert len(read_report(both.path / "out.json.journal").records) == min(num_written, 4)
 
 
 def test_a_test_that_changes_the_directory_does_not_move_the_report(both: pytest.Pytester) -> None:

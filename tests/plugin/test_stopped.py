@@ -123,6 +123,77 @@ def test_ctrl_c_between_two_tests_leaves_replies_that_wait(llm_pytester: pytest.
     assert report["stopped"] == "interrupted; 77 samples that the model had answered were scored then"
 
 
+INTERRUPTED_AT_THE_END = """
+def pytest_runtest_teardown(item):
+    if item.name == {first!r}:
+        raise KeyboardInterrupt
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        return
+    from pytest_llmeval.reporting.storage import atomic_write
+    calls, whole = iter(range(9)), atomic_write._file_mode
+
+    def file_mode(path):  # all of a report is in its temporary file then
+        if next(calls) == {num_written}:
+            raise KeyboardInterrupt
+        return whole(path)
+
+    atomic_write._file_mode = file_mode
+"""
+
+
+@pytest.mark.parametrize(("first", "num_written"), [("s2", 0), (None, 1), ("s2", 2)])
+def test_ctrl_c_while_reports_are_written_says_which_are_missing(
+    llm_pytester: pytest.Pytester, workers: list[str], first: str | None, num_written: int
+) -> None:
+    """Be it the first or the second one. What was to be written over stays whole."""
+    llm_pytester.makeconftest(INTERRUPTED_AT_THE_END.format(first=first, num_written=num_written))
+    names = ["report.jsonl", "report.csv", "report.json"]
+    for name in names:
+        (llm_pytester.path / name).write_text("older")
+    result = run(llm_pytester, "Waits", *workers, "--llm-report=report.jsonl", "--llm-report=report.csv")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+    *_, line = result.errlines
+    missing = ", ".join(names[num_written:])
+    what = f"the report {missing} was written" if num_written == 2 else f"these reports were written: {missing}"
+    journal = llm_pytester.path / "report.jsonl.journal"
+    assert line == f"interrupted before {what}; the finished samples are in {journal}: llmeval show {journal}"
+    for place, name in enumerate(names):
+        assert ((llm_pytester.path / name).read_text() == "older") == (place >= num_written)
+    assert not list(llm_pytester.path.glob(".llmeval-*"))
+    assert len(records_in(journal)) >= 80
+
+
+def test_ctrl_c_while_what_waits_is_scored(llm_pytester: pytest.Pytester) -> None:
+    """The second one does without the rest of it, and the report is that of an interrupted run."""
+    llm_pytester.makeconftest(
+        """
+        from pytest_llmeval.plugin.collection.sample_item import SampleItem
+
+        def pytest_runtest_teardown(item):
+            if item.name == "s2":
+                raise KeyboardInterrupt
+
+        waiting = SampleItem.record_waiting
+
+        def record_waiting(item, *others):
+            if item.name == "s9":
+                raise KeyboardInterrupt
+            return waiting(item, *others)
+
+        SampleItem.record_waiting = record_waiting
+        """
+    )
+    result = run(llm_pytester, "Waits", *NO_XDIST)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "Traceback" not in result.stderr.str()
+    report = json.loads((llm_pytester.path / "report.json").read_text(encoding="utf-8"))
+    assert [record["id"] for record in report["records"]] == [f"s{n}" for n in range(9)]
+    assert report["stopped"].startswith("interrupted")
+
+
 def test_a_killed_session_leaves_a_journal_of_each_reply(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     run(llm_pytester, "killed", *workers)
     records = records_in(llm_pytester.path / "report.json.journal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -259,6 +260,14 @@ class FinalHooks:
             code = yield
         except SystemExit as error:  # sys.exit() in a hook
             raise SystemExit(_held(config, error.code)) from None
+        except KeyboardInterrupt:  # of which pytest makes a traceback where the session is at its end
+            gathered: LLMSession | None = config.stash.get(llm_session_key, None)
+            if gathered is None:
+                raise
+            from pytest_llmeval.text.escaping import printable
+
+            sys.stderr.write(f"\n{printable(gathered.interrupted())}\n")
+            return pytest.ExitCode.INTERRUPTED
         return _held(config, code)
 
 
@@ -333,9 +342,9 @@ class Writing:
         if gathered is not None:
             from pytest_llmeval.plugin.finishing.session import remember
 
+            remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
             gathered.write(session)
             self._tell(gathered, exitstatus)
-            remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
 
     def _tell(self, gathered: LLMSession, exitstatus: int) -> None:
         """Say what is left to say where pytest has no summary: other programs, such as PyCharm, turn it off."""

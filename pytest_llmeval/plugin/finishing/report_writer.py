@@ -45,6 +45,7 @@ class ReportWriter:
         self._was_begun = not targets
         self.written: list[Path] = []
         """The report's files, once they are there, as the user named them."""
+        self._to_write = list(targets)
 
     @property
     def journal(self) -> Journal | None:
@@ -89,6 +90,7 @@ class ReportWriter:
                     raise ReportError(f"cannot write the report {given}: a folder has taken its place")
                 written = write_report_file(whole, target)
                 self.written.append(given if written == target else given / written.name)
+                self._to_write.remove(given)
             except (LLMEvalError, OSError) as error:
                 are_written = False
                 text = str(error) if isinstance(error, LLMEvalError) else f"cannot write the report {given}: {error}"
@@ -96,11 +98,35 @@ class ReportWriter:
         if self._journal is not None:
             self._journal.close(discard=are_written)
             if not are_written:
-                self._tell(f"the finished samples are in {self._journal.path}: llmeval show {self._journal.path}")
+                self._tell(self._where_samples_are(places))
         return are_written
+
+    def interrupted(self, places: Sequence[int | None]) -> str:
+        """Return a line on a session that was interrupted at its end: the reports that it lacks, and where samples are.
+
+        A report that was being written is one of them: its file holds what it held before.
+        """
+        names = ", ".join(map(str, self._to_write))
+        if not names:
+            return "interrupted"
+        is_one = len(self._to_write) == 1
+        what = f"the report {names} was written" if is_one else f"these reports were written: {names}"
+        if self._journal is None:
+            return f"interrupted before {what}"
+        self._journal.close(discard=False)
+        return f"interrupted before {what}; {self._where_samples_are(places)}"
+
+    def _where_samples_are(self, places: Sequence[int | None]) -> str:
+        """Return how many samples can be read from the journal: a disk that is full did not take all."""
+        assert self._journal is not None
+        num_kept = sum(place is not None and self._journal.holds(place) for place in places)
+        count = f"{num_kept} of the {len(places)}" if num_kept < len(places) else "the"
+        path = self._journal.path
+        return f"{count} finished samples are in {path}: llmeval show {path}"
 
     def discard(self) -> None:
         """Write no report, and leave no journal."""
+        self._to_write.clear()
         if self._journal is not None:
             self._journal.close(discard=True)
 

@@ -399,6 +399,10 @@ class LLMSession:
                 self.report, problems=tuple(self._gathered.problems), exit_code=int(session.exitstatus)
             )
 
+    def interrupted(self) -> str:
+        """Return a line on what a session lacks whose last steps were interrupted."""
+        return self.writer.interrupted(list(self._places.values()))
+
     def write_wrong_answers(self, terminal: Terminal) -> None:
         """The first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
         if self.report is not None:

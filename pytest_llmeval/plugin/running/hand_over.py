@@ -6,6 +6,7 @@ pytest ends a session at once for Ctrl-C, and does not come to run the tests of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -32,15 +33,19 @@ class HandOver:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Record what is waiting: in the session's report, or in what a worker tells at its end."""
-        self._stop()
+        """Record what is waiting: in the session's report, or in what a worker tells at its end.
+
+        Who presses Ctrl-C again does without what is left of it.
+        """
         config = self._session.config
         worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
-        for payload in self._payloads():
-            if worker is None:
-                config.stash[llm_session_key].take_over(payload)
-            else:
-                worker.setdefault(_KEY, []).append(payload.encode())
+        with suppress(KeyboardInterrupt):
+            self._stop()
+            for payload in self._payloads():
+                if worker is None:
+                    config.stash[llm_session_key].take_over(payload)
+                else:
+                    worker.setdefault(_KEY, []).append(payload.encode())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -10,7 +10,7 @@ import os
 import queue
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import astuple
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -155,8 +155,12 @@ class Distribution:
     def pytest_keyboard_interrupt(self) -> None:
         """Listen for a while to workers of this machine, which Ctrl-C has stopped too: they hand over what they have.
 
-        pytest-xdist ends them next, and listens no more.
+        pytest-xdist ends them next, and listens no more. Who presses Ctrl-C again does not wait.
         """
+        with suppress(KeyboardInterrupt):
+            self._listen_to_stopped()
+
+    def _listen_to_stopped(self) -> None:
         dsession: Any = self._config.pluginmanager.get_plugin("dsession")
         deadline = time.monotonic() + _PATIENCE_S
         while self._slots and (seconds_left := deadline - time.monotonic()) > 0:

@@ -108,6 +108,10 @@ class Journal:
                 raise JournalError(str(self._problem), place)
         return place
 
+    def holds(self, place: int) -> bool:
+        """Whether the record at ``place`` is in the file."""
+        return place not in self._kept
+
     def records(self, places: Sequence[int]) -> Sequence[Record]:
         """The records at these places, in this order, read from disk whenever they are asked for.
 
