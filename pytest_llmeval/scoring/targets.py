@@ -32,6 +32,13 @@ def no_column(sample: Sample, name: str) -> ValueError:
     return ValueError(f"the sample has no column {quote(name)}{others}")
 
 
+def column(sample: Sample, name: str) -> object:
+    """Return what the sample has in a column. Raise ``ValueError`` where it has no such column."""
+    if name not in sample.variables:
+        raise no_column(sample, name)
+    return sample.variables[name]
+
+
 def several_or_one(texts: Sequence[str]) -> str | tuple[str, ...]:
     """One text as itself, several as a tuple: how a report shows what was expected."""
     return texts[0] if len(texts) == 1 else tuple(texts)

@@ -78,6 +78,52 @@ def test_replies_of_the_data_are_judged(project: pytest.Pytester, workers: list[
     assert "verdicts" not in records_of(project.path)["j4"]["details"], "nobody was asked"
 
 
+RECORDED = """
+suite: rated
+score: {aspects: {recorded: {clarity: c, tone: [t1, t2]}}}
+samples:
+  - {id: a, question: q, response: r, c: 4, t1: "5", t2: 2}
+  - {id: b, question: q, response: r, c: 3.5, t1: 1, t2: 1}
+  - {id: none, question: q, response: r, c: 3, t1: 1, t2: null}
+"""
+
+
+def test_aspects_that_a_judge_rated_before_are_read(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """What was rated once has no spread, and a rating that is missing is no rating."""
+    llm_pytester.makefile(".yaml", rated=RECORDED)
+    llm_pytester.runpytest(*workers, REPORT, "--llm-allow-unscored=1", "rated.yaml")
+    report = report_of(llm_pytester.path)
+    first, second, third = report["records"]
+    assert first["values"] == {"aspects": 3.75, "aspect_clarity": 4, "aspect_tone": 3.5}
+    assert second["values"] == {"aspects": 2.25, "aspect_clarity": 3.5, "aspect_tone": 1}
+    assert [one["details"]["spread"] for one in (first, second)] == [{"tone": 1.5}, {"tone": 0}]
+    assert (third["status"], third["reason"]) == ("unscored", "no verdict: none was recorded in t2")
+    assert [one["num_judge_requests"] for one in (first, second, third)] == [0, 0, 0]
+    assert report["suites"][0]["judged_by"] == ["verdicts recorded in c and t1 and t2"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("c: 4", "c: 6", "*rated.yaml:4: sample 'a': c is 6, expected a rating from 1 to 5, or nothing"),
+        ("c: 4", "c: good", "*rated.yaml:4: sample 'a': c is 'good', expected a rating from 1 to 5, or nothing"),
+        ("c: 4", "c: true", "*rated.yaml:4: sample 'a': c is True, expected a rating from 1 to 5, or nothing"),
+        ("c: 4", "d: 4", "*rated.yaml:4: sample 'a': the sample has no column 'c'*"),
+        ("{clarity: c,", "{clarity: [],", "*score.aspects.recorded.clarity: found an empty list, *"),
+        ("{clarity: c, tone", "{tone", None),
+        ("recorded", "aspects: [clarity], recorded", "*score.aspects.recorded.tone: 'tone' is not among the aspects*"),
+        ("recorded", "aspects: [clarity, accuracy], recorded", "*found no column for the aspect 'accuracy', *"),
+    ],
+)
+def test_recorded_ratings_that_are_none(llm_pytester: pytest.Pytester, old: str, new: str, message: str | None) -> None:
+    llm_pytester.makefile(".yaml", rated=RECORDED.replace(old, new))
+    result = llm_pytester.runpytest_inprocess("--collect-only", "rated.yaml")
+    if message is None:
+        assert result.ret == 0
+    else:
+        result.stdout.fnmatch_lines([message])
+
+
 def test_aspects_are_shown(project: pytest.Pytester, workers: list[str]) -> None:
     result = project.runpytest(*workers, JUDGE, REPORT, "aspects.yaml")
     assert result.ret == 0, result.stdout.str()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.scoring.base import Better, Presented, side_by_side
@@ -13,8 +14,9 @@ from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY, REASON, checke
 from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
+from pytest_llmeval.scoring.targets import column, quote
 from pytest_llmeval.suites.format.score_settings.judged import AspectsSettings
-from pytest_llmeval.types import JSON, Response, Score
+from pytest_llmeval.types import JSON, Response, Sample, Score
 
 __all__ = ["AspectsScorer"]
 
@@ -60,8 +62,16 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         low, high = self.settings.scale
         return f"Each score is a whole number from {low} (the worst) to {high} (the best)."
 
+    def present(self, sample: Sample) -> Presented:
+        """``ValueError`` where the sample lacks a column of recorded ratings, or has another value in one."""
+        presented = super().present(sample)
+        ratings = {name: str(self._recorded(sample, name)) for name in self.settings.recorded_columns}
+        return replace(presented, judged_with={**presented.judged_with, **ratings})
+
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless each of the askings gives a rating of each aspect."""
+        if self.settings.recorded is not None:
+            return self._recorded_score(presented.sample, self.settings.recorded)
         text, settings = reply(responses), self.settings
         low, high = settings.scale
         task = self.task(presented)
@@ -79,18 +89,36 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         if problem is not None:
             return no_verdict(problem, {"verdicts": shown})
         ratings = [one.value for one in found if one.value is not None]
-        of_aspect = {name: [rating[name].score for rating in ratings] for name in settings.aspects}
-        means = {name: math.fsum(scores) / len(scores) for name, scores in of_aspect.items()}
+        of_aspect = {name: [float(rating[name].score) for rating in ratings] for name in settings.aspects}
         spread: dict[str, JSON] = {name: statistics.pstdev(scores) for name, scores in of_aspect.items()}
-        return Score(
-            status="scored",
-            answer=", ".join(f"{name} {mean:.3g}" for name, mean in means.items()),
-            values={
-                MEAN: math.fsum(means.values()) / len(means),
-                **{_metric(name): mean for name, mean in means.items()},
-            },
-            details={"verdicts": shown, "spread": spread, **said_to_be_cut(text, MAX_REPLY)},
-        )
+        return _score(of_aspect, {"verdicts": shown, "spread": spread, **said_to_be_cut(text, MAX_REPLY)})
+
+    def _recorded_score(self, sample: Sample, recorded: Mapping[str, Sequence[str]]) -> Score:
+        """Score the ratings of the data; unscored where one is missing. Those of one time have no spread."""
+        found = {name: self._recorded(sample, name) for name in self.settings.recorded_columns}
+        details: dict[str, JSON] = {"recorded": dict(found)}
+        if lacking := [name for name, rating in found.items() if rating is None]:
+            return no_verdict(f"none was recorded in {lacking[0]}", details)
+        of_aspect = {
+            name: [rating for one in recorded[name] if (rating := found[one]) is not None]
+            for name in self.settings.aspects
+        }
+        spread: dict[str, JSON] = {
+            name: statistics.pstdev(ratings) for name, ratings in of_aspect.items() if len(ratings) > 1
+        }
+        return _score(of_aspect, {**details, **({"spread": spread} if spread else {})})
+
+    def _recorded(self, sample: Sample, name: str) -> float | None:
+        """Return a rating that was recorded, which may be the mean of several; None where the judge gave none."""
+        found = column(sample, name)
+        if found is None or found == "":
+            return None
+        low, high = self.settings.scale
+        with suppress(TypeError, ValueError):
+            rating = float(found) if isinstance(found, str | int | float) and not isinstance(found, bool) else math.nan
+            if low <= rating <= high:
+                return rating
+        raise ValueError(f"{name} is {quote(found)}, expected a rating from {low} to {high}, or nothing")
 
     def _read(self, found: Mapping[str, JSON]) -> dict[str, _Rating]:
         checked_keys(found, list(self.settings.aspects))
@@ -112,6 +140,20 @@ def _whole_numbers(low: int, high: int) -> JSON:
     if high - low < _MOST_LISTED:
         return {"type": "integer", "enum": list(range(low, high + 1))}
     return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def _score(of_aspect: Mapping[str, Sequence[float]], details: Mapping[str, JSON]) -> Score:
+    """Return the score of the ratings of each aspect."""
+    means = {name: math.fsum(ratings) / len(ratings) for name, ratings in of_aspect.items()}
+    return Score(
+        status="scored",
+        answer=", ".join(f"{name} {mean:.3g}" for name, mean in means.items()),
+        values={
+            MEAN: math.fsum(means.values()) / len(means),
+            **{_metric(name): mean for name, mean in means.items()},
+        },
+        details=details,
+    )
 
 
 def _metric(aspect: str) -> str:

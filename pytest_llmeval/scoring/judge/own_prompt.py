@@ -55,7 +55,12 @@ class PromptedScorer(JudgedScorer[P]):
         return ("response",)
 
     def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        """A template that cannot be read, or that names what is data."""
+        """A template that cannot be read, or that names what is data; recorded verdicts on no reply."""
+        if self.is_about_data and not suite.has_own_responses:
+            return (
+                "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
+                ("score", self.settings.kind, "recorded"),
+            )
         if self._template is None:
             return None
         try:
@@ -74,6 +79,11 @@ class PromptedScorer(JudgedScorer[P]):
                 ("score", *self._keys),
             )
         return None
+
+    def judges(self) -> list[str]:
+        """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
+        recorded = dict.fromkeys(self.settings.recorded_columns)
+        return [f"verdicts recorded in {' and '.join(recorded)}"] if recorded else []
 
     def present(self, sample: Sample) -> Presented:
         """With the judge's task, where the suite words it. ``SettingsError`` where its template fails."""

@@ -20,10 +20,8 @@ from pytest_llmeval.scoring.judge.judged_scorer import (
 from pytest_llmeval.scoring.judge.own_prompt import PromptedScorer
 from pytest_llmeval.scoring.judge.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.scorers.responses import reply, said_to_be_cut
-from pytest_llmeval.scoring.targets import no_column, quote
+from pytest_llmeval.scoring.targets import column, quote
 from pytest_llmeval.suites.format.score_settings.judged import PairwiseSettings
-from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, EarlierReply, Response, Sample, Score
 
 __all__ = ["PairwiseScorer"]
@@ -84,19 +82,11 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         against = self.settings.against
         return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
 
-    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
-        if self.is_about_data and not suite.has_own_responses:
-            return (
-                "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
-                ("score", "pairwise", "recorded"),
-            )
-        return super().suite_problem(suite)
-
     def present(self, sample: Sample) -> Presented:
         """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
         settings = self.settings
         if isinstance(settings.against, str):
-            other = _column(sample, settings.against)
+            other = column(sample, settings.against)
             if not isinstance(other, str):
                 raise ValueError(f"{settings.against} is {quote(other)}, expected a text")
         else:
@@ -106,11 +96,6 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
             raise ValueError("a recorded verdict is 'tie', and ties is false")
         presented = super().present(sample)
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
-
-    def judges(self) -> list[str]:
-        """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
-        recorded = self.settings.recorded
-        return [] if recorded is None else [f"verdicts recorded in {' and '.join(recorded)}"]
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
         """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
@@ -189,15 +174,9 @@ def _shown(one: _Verdict) -> dict[str, JSON]:
     return {"value": one.winner, "reasons": one.reason}
 
 
-def _column(sample: Sample, name: str) -> object:
-    if name not in sample.variables:
-        raise no_column(sample, name)
-    return sample.variables[name]
-
-
 def _winner_in(sample: Sample, name: str) -> _Winner | None:
     """A verdict that was recorded; None where the judge gave none."""
-    found = _column(sample, name)
+    found = column(sample, name)
     if found is None or found == "":
         return None
     if found not in get_args(_Winner):

@@ -104,6 +104,15 @@ class PromptedSettings(JudgedSettings):
     )
 
     @property
+    def recorded_columns(self) -> tuple[str, ...]:
+        """Return the columns with verdicts that a judge gave before."""
+        return ()
+
+    @property
+    def asks_judge(self) -> bool:
+        return not self.recorded_columns
+
+    @property
     def unsaid(self) -> tuple[str, ...]:
         """The prompt, where it is ours."""
         return ("prompt",) if self.prompt is None else ()
@@ -139,6 +148,17 @@ def _aspects(value: object) -> object:
     return dict(found)
 
 
+def _columns(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list) and not value:
+        raise refuse_here("found an empty list, expected a column, or a list of columns")
+    return each_once("column")(tuple(value)) if isinstance(value, list) else value
+
+
+_Columns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_columns, json_schema_input_type=str | list[str])]
+
+
 class AspectsSettings(PromptedSettings):
     """A judge rates the reply on aspects, each with a whole number."""
 
@@ -159,6 +179,38 @@ class AspectsSettings(PromptedSettings):
         0.7, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, which is the same each time."
     )
     domain: str | None = Field(None, description="The field that the question is from, told to the judge.")
+    recorded: dict[str, _Columns] | None = Field(
+        None,
+        description="The column with the ratings that a judge gave before, for each aspect, or a list of columns, one "
+        "for each time that it was asked: they are read, and no judge is asked. Ratings of one time have no spread.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_was_rated(cls, data: object) -> object:
+        """Take recorded aspects for what is rated where no others are named: nobody is told what they mean."""
+        recorded = data.get("recorded") if isinstance(data, dict) else None
+        if isinstance(data, dict) and isinstance(recorded, dict) and data.get("aspects") is None:
+            return {**data, "aspects": {name: ASPECTS.get(name, str(name)) for name in recorded}}
+        return data
+
+    @model_validator(mode="after")
+    def _each_is_recorded(self) -> Self:
+        for name in () if self.recorded is None else self.aspects:
+            if name not in (self.recorded or ()):
+                raise refuse_here(f"found no column for the aspect {quoted(name)}, expected one for each", "recorded")
+        for name in self.recorded or ():
+            if name not in self.aspects:
+                raise refuse_here(f"{quoted(name)} is not among the aspects", "recorded", name)
+        return self
+
+    @property
+    def recorded_columns(self) -> tuple[str, ...]:
+        return tuple(column for columns in (self.recorded or {}).values() for column in columns)
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        return (*super().unsaid, "recorded") if self.recorded is None else super().unsaid
 
     @field_validator("aspects")
     @classmethod
@@ -315,8 +367,8 @@ class PairwiseSettings(PromptedSettings):
         return self
 
     @property
-    def asks_judge(self) -> bool:
-        return self.recorded is None
+    def recorded_columns(self) -> tuple[str, ...]:
+        return self.recorded or ()
 
     @property
     def needs_baseline(self) -> bool:
