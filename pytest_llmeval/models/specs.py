@@ -100,7 +100,7 @@ class ModelKind:
         return text.startswith(f"{self.name}:")
 
     def hides(self, argument: str, value: JSON) -> bool:
-        """Whether nothing may show this value of an argument: it is a secret, or may be one."""
+        """Return whether nothing may show this value of an argument: it is a secret, or may be one."""
         return self.has_secrets and is_secret_name(argument)
 
     def how_to_show(self, arguments: Collection[str]) -> str:
@@ -195,7 +195,7 @@ def parse_arguments(text: str, model: str) -> dict[str, JSON]:
 
 
 def _shown_part(part: str, text: str) -> str:
-    """A part without ``=``, unless it may be one of a secret with a ``&`` in it."""
+    """Return a part without ``=`` for a message, unless it may be the end of a secret that holds a ``&``."""
     follows_secret = any(is_secret_name(one.partition("=")[0]) for one in text.split("&"))
     is_shown = not follows_secret and not is_secret_value(part)
     return quoted(part) if is_shown else "something that is not shown, as it may be a secret (%26 stands for &),"
@@ -221,7 +221,7 @@ def check_names(values: Mapping[str, JSON], known: Iterable[str], model: str) ->
 def hide_secrets(
     model: str, is_hidden: Callable[[str, JSON], bool] = lambda argument, _: is_secret_name(argument)
 ) -> str:
-    """A model's name as anybody may read it: ``***`` for the values of arguments that are hidden."""
+    """Return a model's name as anybody may read it: ``***`` for the values of arguments that are hidden."""
     location, mark, arguments = model.partition("?")
     shown = []
     for part in arguments.split("&"):

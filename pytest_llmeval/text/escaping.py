@@ -96,7 +96,7 @@ def without_commands(text: str) -> str:
 
 
 def json_without_commands(text: str) -> str:
-    """JSON with an escape in what GitHub Actions would take for a command; it means the same."""
+    """Return JSON with an escape in what GitHub Actions would take for a command; it means the same."""
     return text.replace("##[", "#\\u0023[")
 
 

@@ -1,4 +1,4 @@
-"""Keeping secrets and line breaks out of messages.
+"""Keep secrets and line breaks out of messages.
 
 Libraries put URLs, headers and whole reports into the text of an exception; a message of ours quotes one line of it.
 A secret is known by its value (of environment variables and arguments that are named like secrets, and what
@@ -52,7 +52,7 @@ _SECRET_WORD = re.compile(
 _SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_OF_PASSWORDS}")
 _SAYS_KEY = re.compile(rf"(?i)token|{_OF_KEYS}")
 _CLEAR_NAME = re.compile(
-    rf"(?i)(?:.*[-_.])?[a-z]{{0,20}}(?:{_OF_KEYS}|{_OF_PASSWORDS}|shared[-_]?access[-_]?signature|"
+    rf"(?i)(?:.*[-_.])?[a-z0-9]{{0,20}}(?:{_OF_KEYS}|{_OF_PASSWORDS}|shared[-_]?access[-_]?signature|"
     r"(?:access|auth|bearer|refresh|session|security|api|bot|hf|hub|github|gitlab|slack|csrf|id)[-_]?token|"
     r"authorization)[0-9]{0,2}"
 )
@@ -60,14 +60,14 @@ _CLEAR_NAME = re.compile(
 
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
-    """Whether an argument or variable of this name holds a secret: ``api_key``, ``PGPASSWORD``, not ``max_tokens``."""
+    """Return whether this is the name of a secret: ``api_key`` and ``PGPASSWORD`` are, ``max_tokens`` is not."""
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     return any(map(_SECRET_WORD.fullmatch, words))
 
 
 @lru_cache(maxsize=4_096)
 def hides_value_of(name: str) -> bool:
-    """Whether whatever stands behind this name is a secret; ``key``, ``token`` or ``auth`` alone say too little."""
+    """Return whether all behind this name is secret; ``key``, ``token`` or ``auth`` alone say too little."""
     return _CLEAR_NAME.fullmatch(name) is not None
 
 
@@ -101,7 +101,7 @@ models, in the ``llmeval`` command, in a notebook), and what is a secret in one 
 
 @lru_cache(maxsize=4_096)
 def is_secret_value(value: str, name: str = "") -> bool:
-    """Whether a value, of a variable or argument ``name``, can be a secret that is hidden wherever it stands.
+    """Return whether the value of a variable or argument ``name`` is a secret, to be hidden wherever it stands.
 
     Numbers, placeholders, paths, addresses and what has fewer than 6 characters are none. Words and names of things are
     one only where ``name`` is that of a password, or that of a key and they have 8 characters.
@@ -118,9 +118,9 @@ def is_secret_value(value: str, name: str = "") -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Whether it is absolute, of a home or there.
+    """Return whether this is a path: it is absolute, begins with a home folder, or exists.
 
-    A key may begin with a slash, too: a path whose first folder does not exist is taken for one.
+    A key may begin with a slash, too: a path whose first folder does not exist is taken for a key.
     """
     if re.match(r"~[\w.-]*/", text) or ntpath.splitdrive(text)[0][1:2] == ":":
         return True
@@ -147,7 +147,7 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
 
 
 def hide_values(text: str, values: Iterable[str]) -> str:
-    """``text`` with ``***`` for each of the values, however JSON, Python, HTML, a URL or base64 has escaped it."""
+    """Return ``text`` with ``***`` for each of the values, however JSON, Python, HTML, a URL or base64 writes it."""
     known = tuple(sorted(set(values), key=lambda value: (-len(value), value)))
     return _pattern(known).sub(HIDDEN, text) if known else text
 
@@ -208,8 +208,9 @@ _FORMS = (
     (r"(hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)[\w/-]+", rf"\1{HIDDEN}"),
     (
         r"(?<![A-Za-z0-9_-])(?:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}"
-        r"|(?:gh[pousr]|github_pat|hf|api_org|gsk|r8|npm|nvapi|dop_v1|lsv2_[ps][tk]|shp(?:at|ss|ca|pa)|whsec"
-        r"|gl(?:pat|dt|rt)|hvs)[-_.][A-Za-z0-9_-]{16,}"
+        r"|(?:gh[pousr]|github_pat|gl(?:pat|dt|rt))[-_][A-Za-z0-9_-]{16,}"
+        r"|(?:hf|api_org|gsk|r8|npm|nvapi|dop_v1|lsv2_[ps][tk]|shp(?:at|ss|ca|pa)|whsec|hvs)[-_.]"
+        r"(?=[A-Za-z0-9_-]*[0-9A-Z])[A-Za-z0-9_-]{16,}"
         r"|(?:sk|pk|rk)[-_](?:(?:live|test|proj|ant|or)[-_])?(?=[A-Za-z0-9_-]*[0-9A-Z]|a+\b)[A-Za-z0-9_-]{16,}"
         r"|(?:xai|pplx|tvly|pypi)-(?=[A-Za-z0-9_-]*[0-9])[A-Za-z0-9_-]{16,}"
         r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{16,}"
@@ -223,25 +224,28 @@ _FORMS = (
         rf"\1 {HIDDEN}",
     ),
     (r"(?i)\b((?:set-)?cookie[\"']?\s*[:=,]\s*[\"']?)[^\s=;\"']+=[^\"'\r\n]+", rf"\1{HIDDEN}"),
-    (r"(?i)(?<=\s)(--[a-z-]*(?:key|token|password|secret)\s+)(?!-)[^\s'\"]{6,}", rf"\1{HIDDEN}"),
+    (r"(?i)(?<=\s)(--[a-z-]*(?:key|token|password|secret)\s+)(?![-$<{])[^\s'\"]{6,}", rf"\1{HIDDEN}"),
+    (r"(?i)(<[\w:-]*(?:key|token|password|secret)>)[^<>]+(?=</)", rf"\1{HIDDEN}"),
     (r"(?<=\s)((?:-u|--(?:proxy-)?user)\s*['\"]?[^\s:'\"]{1,100}:)[^\s'\"]+", rf"\1{HIDDEN}"),
 )
 _COMPILED = tuple((re.compile(form), kept) for form, kept in _FORMS)
 _QUOTE = r"\\*[\"']|&quot;|&#(?:34|39|x22|x27);|%22"
 _ASSIGNED = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]{{2,80}}+)(?:{_QUOTE})?(?P<sign>\s*(?:[:=,>]|%3[AD])\s*)"
+    rf"(?<![\w.-])(?P<name>[\w.-]{{2,80}}+)(?:{_QUOTE})?(?P<sign>\s*(?:[:=,]|%3[AD])\s*)"
     rf"(?:[bruf]?(?P<quote>{_QUOTE})(?P<quoted>[^\n]{{1,4000}}?)(?<!\\)(?P=quote)"
     r"|(?<!,)(?<!, )(?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
-    r"(?P<plain>[^\s\"',;&<>(){}\[\]\\]{3,}+)(?![(\[]))",
+    r"(?P<plain>(?!`)[^\s\"',;&<>(){}\[\]\\]{3,1000}+)(?![(\[]))",
     re.IGNORECASE,
 )
-_ORDINARY = re.compile(r"(?i)\*+|none|null|true|false|[-+]?[0-9][0-9.,:_-]{0,9}|<[^>]*>|\$?\{.*\}|\$\w+|…|\.\.\.")
-_LIKE_A_KEY = re.compile(r"[A-Za-z0-9_+/=.~%-]{8,}")
-_LETTERS = re.compile(r"[^\W\d_]+(?:[-_.][^\W\d_]+)*")
+_ORDINARY = re.compile(
+    r"(?i)(?:(?:bearer|basic)\s+)?(?:\*+|none|null|true|false|[-+]?[0-9][0-9.,:_-]{0,9}|<[^>]*>|\$?\{.*\}|\$\w+|…|\.\.\.)"
+)
+_LIKE_A_KEY = re.compile(r"(?=.*[0-9])[A-Za-z0-9_+/=.~%-]{8,}")
+_LIKE_CODE = re.compile(r"[^\W\d]+(?:[-.][^\W\d]+)*|\W+")
 
 
 def hide_forms(text: str) -> str:
-    """``text`` without what is a secret by its form, or by the name before it."""
+    """Return ``text`` without what is a secret by its form, or by the name before it."""
     for form, kept in _COMPILED:
         text = form.sub(kept, text)
     parts, end = [], 0
@@ -254,36 +258,34 @@ def hide_forms(text: str) -> str:
 
 
 def _is_assigned_secret(found: re.Match[str]) -> bool:
-    """Whether what a text assigns to a name is a secret.
+    """Return whether what a text assigns to a name is a secret.
 
-    Without quotes a word behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``.
+    A word in a list or behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``.
     """
-    name, value, is_plain = found["name"], found["plain"] or found["quoted"], found["plain"] is not None
+    name, is_plain, sign = found["name"], found["plain"] is not None, found["sign"].strip()
+    value = (found["plain"] or found["quoted"]).strip("`.") or "..."
     if _ORDINARY.fullmatch(value) or not is_secret_name(name):
         return False
     if not hides_value_of(name):
-        is_in_query = found.string[max(0, found.start() - 1) : found.start()] in (
-            "?",
-            "&",
-        ) and not name.lower().endswith("key")
-        return is_in_query or (_LIKE_A_KEY.fullmatch(value) is not None and is_secret_value(value))
-    if not is_plain or found["scheme"] is not None:
+        is_in_query = found.string[max(0, found.start() - 1) : found.start()] in ("?", "&")
+        has_plain_name = re.search(r"(?i)(?:token|sig|signature|pass|auth)$", name) is not None
+        return (is_in_query and has_plain_name) or (_LIKE_A_KEY.fullmatch(value) is not None and is_secret_value(value))
+    if found["scheme"] is not None or (not is_plain and sign != ","):
         return True
-    is_behind_colon = found["sign"].strip() == ":"
-    if _LETTERS.fullmatch(value):
-        return not (is_behind_colon or "." in value or is_secret_name(value))
-    return not (_is_path(value) or (is_behind_colon and len(value) < _SHORTEST))
+    if _LIKE_CODE.fullmatch(value):
+        return sign == "=" and "." not in value and not is_secret_name(value)
+    return not is_plain or not (_is_path(value) or (sign == ":" and len(value) < _SHORTEST))
 
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """``text`` without the secrets of the environment, those that this process was told, and those of known forms."""
+    """Return ``text`` without the environment's secrets, those that this process was told, and those of known forms."""
     known = _of_environment(os.environ if environ is None else environ)
     remembered = list(_REMEMBERED) if environ is None else []
     return hide_forms(hide_values(text, [*known, *remembered]))
 
 
 def redact_inside(value: Any) -> Any:
-    """``value`` with its texts redacted: those of lists, tuples and mappings, and of objects, which are changed.
+    """Return ``value`` with its texts redacted: those of lists, tuples and mappings, and of objects, which are changed.
 
     The lines of a list of texts are read as one text, for what stands on several of them.
     """
@@ -303,7 +305,7 @@ def redact_inside(value: Any) -> Any:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """The words of ``text`` on one line without secrets, or more than ``limit`` characters.
+    """Return the words of ``text`` on one line, without secrets and at most ``limit`` characters.
 
     A control character is shown as an escape: a reader is to see that it was there.
     """
@@ -313,11 +315,11 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def describe(error: BaseException, limit: int = 300) -> str:
-    """An exception as one line: its type and what it says."""
+    """Return an exception as one line: its type and what it says."""
     text = one_line(str(error), limit)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def model_error(name: str, problem: str) -> ModelError:
-    """The ``ModelError`` that says, in one line, what is wrong with the model that the user calls ``name``."""
+    """Return the ``ModelError`` that says, in one line, what is wrong with the model that the user calls ``name``."""
     return ModelError(one_line(f"model {name}: {problem}", _LONGEST_MESSAGE))

@@ -152,7 +152,7 @@ def _environment() -> Place:
 
 
 def _spelled_in_other_ways() -> Iterator[Place]:
-    """Values of the environment, long enough to be known in every spelling."""
+    """Yield places where long values of the environment are written in other ways than they have there."""
     values = {form: value for form, value in FORMS.items() if len(value) >= 16 and "\n" not in value}
     ways: Mapping[str, Callable[[str], str]] = {
         "base64": lambda value: base64.b64encode(f"me:{value}".encode()).decode(),

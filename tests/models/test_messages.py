@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.text.redaction import describe, is_secret_value, model_error, one_line, redact
 
+_ROOT = Path(__file__).parents[2]
 _TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz"
 
 
@@ -84,12 +86,51 @@ def test_forms_of_keys(text: str, kept: str) -> None:
         "accuracy 0.750 [0.409, 0.929], n 8, p = 0.0002; sums.yaml:3: found 5 (a whole number), expected text",
         "the tokenizer's key/value cache; a secretary; passwords of 8 characters; authored by: somebody",
         "-----BEGIN CERTIFICATE-----",
+        "hf_raise_for_status(response), hf-upload-committer, npm_config_registry_url",
+        "sorted(results, key=_is_about_a_number), max(times, key=times.__getitem__), _KEY: _CookieKey",
+        "http://h:1/v1?api_key_env=MY_KEY&timeout=5, `permissions: id-token: write`, `add_to_git_credential=True`.",
+        '("OPENAI_API_KEY", "PASSWORD", "token"), concat(secret, ":", data), --token $HF_TOKEN, "Bearer {token}"',
+        "the secret: ``the_word``, a password: wrong., CACHE_KEY=linux-py3",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:
     assert redact(text, {}) == text
     quoted = repr(text)
     assert redact(quoted, {}) == quoted
+
+
+@pytest.mark.parametrize(
+    "path", [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_our_pages_stay(path: Path) -> None:
+    """They hold commands, options, code and output such as messages quote, and no secret."""
+    text = path.read_text(encoding="utf-8")
+    assert redact(text, {}).splitlines() == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("{&quot;api_key&quot;: &quot;ab1&quot;}", "{&quot;api_key&quot;: &quot;***&quot;}"),
+        (json.dumps(json.dumps({"api_key": "ab1"})), json.dumps(json.dumps({"api_key": "***"}))),
+        ("?next=https%3A%2F%2Fh%2Fx%3Fapi_key%3Dab1", "?next=https%3A%2F%2Fh%2Fx%3Fapi_key%3D***"),
+        ("<apiKey>ab1</apiKey><n>2</n>", "<apiKey>***</apiKey><n>2</n>"),
+        ("tool --hf-token abcdef1 --n 5, curl -u me:ab1 URL", "tool --hf-token *** --n 5, curl -u me:*** URL"),
+        ("Settings(api_key='ab1', k=3)", "Settings(api_key='***', k=3)"),
+    ],
+)
+def test_what_is_assigned_to_a_name_however_it_is_written(text: str, kept: str) -> None:
+    assert redact(text, {}) == kept
+    assert redact(kept, {}) == kept
+
+
+@pytest.mark.parametrize("around", ["", "a", "ab", "abc"])
+def test_a_long_value_in_base64(around: str) -> None:
+    value = "Qx7/mKp2+LwZr9TyUiO0a=="
+    for encode in (base64.b64encode, base64.urlsafe_b64encode, base64.encodebytes):
+        encoded = encode(f"{around}{value}{around}".encode()).decode()
+        left = redact(encoded, {"MY_SECRET": value})
+        assert len(left.replace("***", "").replace(encoded[-8:], "")) <= len(around) * 3 + 8, left
 
 
 @given(st.text(max_size=300))
@@ -186,6 +227,9 @@ def test_long_texts_take_no_time() -> None:
         "-----BEGIN PRIVATE KEY-----",
         "Bearer ",
         "...",
+        'key="',
+        "token=",
+        " --key ",
     ):
         redact(part * 20_000, {"MY_SECRET": "9f86d081884c7d659a2feaa0c55ad015"})
 

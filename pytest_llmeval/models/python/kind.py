@@ -124,7 +124,7 @@ class PythonCode(ModelKind):
 
 
 def _shown(text: str) -> list[str]:
-    """The arguments that ``shown`` names: ``f?mode=fast&k=3&shown=mode``. Raises ``OptionError``."""
+    """Return the arguments that ``shown`` names: ``f?mode=fast&k=3&shown=mode``. Raises ``OptionError``."""
     parts = split_arguments(text)[1].split("&")
     named = [unquote(part.removeprefix("shown=")) for part in parts if part.startswith("shown=")]
     names = [name.strip() for part in named for name in part.split(",")]

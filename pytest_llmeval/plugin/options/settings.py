@@ -343,7 +343,10 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def _check_once(specs: Sequence[ModelSpec], message: str) -> None:
-    """Two models of one name would have records of one key, also where they differ in what their names do not show."""
+    """Raise ``OptionError`` where two models have one name, also if they differ in what it does not show.
+
+    Their records would have one key.
+    """
     for place, spec in enumerate(specs):
         for other in specs[:place]:
             if spec.name == other.name:
