@@ -97,6 +97,20 @@ def embed(texts):
 """
 
 
+def logs_of_sums() -> dict[str, Any]:
+    """The right replies to ``sums``, as logs of other programs have them."""
+    replies = {"q1": "2", "q2": "5", "q3": "8"}
+    samples = [
+        {"id": name, "epoch": 1, "output": {"completion": text}, "scores": {"match": {"value": "C"}}}
+        for name, text in replies.items()
+    ]
+    results = [{"vars": {"id": name}, "response": {"output": text}, "score": 1} for name, text in replies.items()]
+    return {
+        "log.json": {"version": 2, "results": {"scores": [{"name": "match"}]}, "samples": samples},
+        "promptfoo.json": {"results": {"prompts": [{"raw": "q"}], "results": results}, "config": {"tests": []}},
+    }
+
+
 def verdict(body: dict[str, Any]) -> str:
     """What a judge that likes everything says, in the form that it is shown."""
     form = form_of(body["messages"][0]["content"])
@@ -167,6 +181,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_text(text, encoding="utf-8")
     for name, lines in rows.items():
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for name, content in logs_of_sums().items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
     (folder / "checkpoint").symlink_to(DEMO)
     lay_out_the_cache(folder / "home")
     return folder
@@ -301,6 +317,8 @@ OUTCOMES: list[tuple[str, Outcome]] = [
     ("python:my_agents:crew", are_right),
     ("replay:samples_my_task.jsonl", are_right),
     ("replay:logits.jsonl", are_right),
+    ("replay:log.json", are_right),
+    ("replay:promptfoo.json", are_right),
     ("replay:few.jsonl", lambda _, report: [suite["num_skipped"] for suite in report["suites"]] == [1]),
     ("replay:bm25.run", ndcg(1 / math.log2(3))),  # the one of grade 2 stands second
     ("replay:dense.run", ndcg(1.0)),

@@ -7,7 +7,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,8 @@ MAX_YAML_DATA_BYTES = 100_000_000
 _EXCERPT = 40
 _MAX_CELL = 2_000_000_000
 _EACH = "*"
+_MAX_LEVELS = 3
+"""Of mappings around a list of rows that is found without a key."""
 _ID, _VALUE, _INDEX = "id", "value", "index"
 _SEPARATORS = (";", "\t", "|")
 """Other separators than the comma. Spreadsheets write semicolons in countries with a decimal comma."""
@@ -116,6 +118,7 @@ def read_rows(
     num_before: int = 0,
     or_one_row: bool = False,
     of_ids: bool = False,
+    is_row: Callable[[Mapping[str, JSON]], bool] | None = None,
 ) -> Iterator[Row]:
     """The rows of a file, one by one.
 
@@ -123,8 +126,9 @@ def read_rows(
     are the names of those of a CSV or TSV file without a header. ``separator`` stands between the values of these; else
     it is a tab in TSV, and in CSV a comma, or what the first line has in place of commas. ``num_before`` rows of other
     files come before this one's. With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row; with
-    ``of_ids`` a file that holds a mapping is one of ids to rows where no ``key`` is given. A file of the format
-    ``text`` is one row with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
+    ``of_ids`` a file that holds a mapping is one of ids to rows where no ``key`` is given; with ``is_row`` the one list
+    of such rows in the mappings of a JSON file is found without a ``key``. A file of the format ``text`` is one row
+    with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
     """
     if key is not None and format_ not in ("json", "yaml"):
         raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
@@ -137,7 +141,7 @@ def read_rows(
         case "yaml":
             return _read_yaml(file, key, of_ids)
         case "json":
-            return _read_json(file, key, or_one_row, of_ids)
+            return _read_json(file, key, or_one_row, of_ids, is_row)
         case "jsonl":
             return _read_jsonl(file)
         case "parquet":
@@ -173,9 +177,17 @@ def _read_yaml(file: _File, key: str | None, of_ids: bool) -> Iterator[Row]:
         yield file.row(value, index, document.line(keys))
 
 
-def _read_json(file: _File, key: str | None, or_one_row: bool, of_ids: bool) -> Iterator[Row]:
+def _read_json(
+    file: _File,
+    key: str | None,
+    or_one_row: bool,
+    of_ids: bool,
+    is_row: Callable[[Mapping[str, JSON]], bool] | None,
+) -> Iterator[Row]:
     value = _parse_json(file.source, file.text(), None)
     key = _EACH if of_ids and key is None and isinstance(value, dict) else key
+    if key is None and is_row is not None and len(keys := list(_keys_of_rows(value, is_row))) == 1:
+        key = keys[0]
     if or_one_row and key is None and isinstance(value, dict):
         yield file.row(value, 0, 1)
     else:
@@ -233,6 +245,18 @@ def _nested_rows(
             yield from _nested_rows(source, item, rest, (*above, index), inherited or {})
     else:
         raise source.error(_no_key(part, value, above))
+
+
+def _keys_of_rows(
+    value: JSON, is_row: Callable[[Mapping[str, JSON]], bool], above: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the keys that lead, from mapping to mapping, to a list with such a row."""
+    for name, part in value.items() if isinstance(value, dict) and len(above) < _MAX_LEVELS else ():
+        if "." in name:  # no key can name it
+            continue
+        if isinstance(part, list) and any(isinstance(row, dict) and is_row(row) for row in part):
+            yield ".".join((*above, name))
+        yield from _keys_of_rows(part, is_row, (*above, name))
 
 
 def _list_of_rows(source: Source, value: JSON, above: Keys) -> list[JSON]:

@@ -84,6 +84,60 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
+INSPECT = {
+    "eval": {"task": "t"},
+    "results": {"scores": [{"name": "match"}]},
+    "samples": [
+        {"id": row["id"], "output": {"completion": row["response"]}, "scores": {"match": {"value": "C"}}}
+        for row in ({"id": "a", "response": "one"}, {"id": "b", "response": "two"})
+    ],
+}
+PROMPTFOO = {
+    "evalId": "e",
+    "results": {
+        "prompts": [{"raw": "q"}],
+        "results": [
+            {"vars": {"id": row["id"]}, "response": {"output": row["response"]}, "success": True, "score": 1}
+            for row in ({"id": "a", "response": "one"}, {"id": "b", "response": "two"})
+        ],
+    },
+    "config": {"tests": [{"vars": {"id": "a"}}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments"),
+    [
+        (INSPECT, "response=output.completion"),
+        (PROMPTFOO, "response=response.output&id=vars.id"),
+        ({"run": {"outputs": [{"id": "b", "response": "two"}, {"id": "a", "response": "one"}], "log": []}}, ""),
+    ],
+    ids=["Inspect", "promptfoo", "others"],
+)
+def test_rows_inside_mappings_are_found(tmp_path: Path, content: object, arguments: str) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(content))
+    model = load(path, arguments)
+    assert answers(model, samples("a", "b")) == ["one", "two"]
+    assert model.lacks_method("s", "loglikelihood"), "a column scores without numbers is none"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        (INSPECT, "", "has no column 'response', 'loglikelihoods' or 'scores' with numbers: name yours"),
+        (INSPECT, "response=completion", "expected a list of rows; 'key' names the list: expected one of samples"),
+        ({"a": [{"response": "x"}], "b": [{"response": "y"}]}, "", "'key' names the list: expected one of a, b"),
+    ],
+)
+def test_rows_inside_mappings_that_are_not_found(tmp_path: Path, content: object, arguments: str, words: str) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelError) as caught:
+        load(path, arguments)
+    assert words in one_line_of(caught.value)
+
+
 @pytest.mark.parametrize("format_", ["jsonl", "json", "csv", "jsonl.gz", "json with a key"])
 def test_formats(tmp_path: Path, format_: str) -> None:
     arguments = ""

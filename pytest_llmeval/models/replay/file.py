@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -36,6 +37,8 @@ _TREC = "trec"
 _RUNS = (".trec", ".run")
 """Suffixes of a TREC run."""
 _FORMATS = tuple(dict.fromkeys((*FORMATS.values(), _JOURNAL, _TREC)))
+_CONTENTS = ("response", "loglikelihoods", "scores", "logits", "documents")
+"""The usual names of columns with what was replied."""
 _LM_EVAL = frozenset(("doc_id", "doc", "resps", "filtered_resps"))
 _MAX_BYTES = 2_000_000_000
 
@@ -177,7 +180,15 @@ def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     if records is not None:
         replies = tuple(_of_records(source, records, arguments))
         return Replies(shown=source.shown, kind="report", replies=replies, report=report)
-    rows = list(read_rows(source, format_, arguments.key))
+    named = _named_columns(arguments)
+    rows = list(
+        read_rows(
+            source,
+            format_,
+            arguments.key,
+            is_row=lambda columns: (all if named else any)(_is_there(columns, name) for name in named or _CONTENTS),
+        )
+    )
     if not rows:
         raise ReplyProblem(f"{source.shown} holds no rows, expected replies")
     is_lm_eval = rows[0].columns.keys() >= _LM_EVAL and "response" not in arguments.given
@@ -195,24 +206,24 @@ def _head_of_report(source: Source) -> re.Match[bytes] | None:
 
 def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]:
     names = dict.fromkeys(name for row in rows for name in row.columns)
-    for given in sorted(arguments.given - {"key", "partial", "model", "format"}):
-        for column in getattr(arguments, given).split(","):
-            if not any(_is_there(row.columns, column) for row in rows):
-                raise ReplyProblem(
-                    f"{rows[0].source.shown} has no column {quoted(column)}, which {given}= names"
-                    f"{expected_one_of(column, names)}"
-                )
-    contents = ("response", "loglikelihoods", "scores", "logits", "documents")
-    if arguments.given.isdisjoint(contents) and not any(
-        _is_there(row.columns, name) for row in rows for name in contents
-    ):
+    for column, given in _named_columns(arguments).items():
+        if not any(_is_there(row.columns, column) for row in rows):
+            raise ReplyProblem(
+                f"{rows[0].source.shown} has no column {quoted(column)}, which {given}= names"
+                f"{expected_one_of(column, names)}"
+            )
+    scores: str | None = arguments.scores
+    if "scores" not in arguments.given:  # a column that merely has the usual name may hold something else
+        usual = ("scores", "logits")
+        scores = next((name for name in usual if any(_holds_numbers(row.columns.get(name)) for row in rows)), None)
+    others = ("response", "loglikelihoods", "documents")
+    is_named = scores is not None or not arguments.given.isdisjoint(_CONTENTS)
+    if not is_named and not any(_is_there(row.columns, name) for row in rows for name in others):
         raise ReplyProblem(
-            f"{rows[0].source.shown} has no column 'response', 'loglikelihoods' or 'scores': name yours with "
+            f"{rows[0].source.shown} has no column 'response', 'loglikelihoods' or 'scores'"
+            f"{' with numbers' if 'scores' in names else ''}: name yours with "
             f"?response=COLUMN{expected_one_of('response', names)}"
         )
-    scores = arguments.scores
-    if "scores" not in arguments.given and not any("scores" in row.columns for row in rows):
-        scores = "logits"
     for row in rows:
         suite = _value(row.columns, arguments.suite)
         epoch = _value(row.columns, arguments.epoch)
@@ -224,13 +235,31 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
             response=_value(row.columns, arguments.response),
             loglikelihoods=_values(row.columns, arguments.loglikelihoods),
             num_tokens=_values(row.columns, arguments.num_tokens),
-            scores=_values(row.columns, scores),
+            scores=None if scores is None else _values(row.columns, scores),
             is_greedy=_values(row.columns, arguments.is_greedy),
             contexts=_contexts_of(row, arguments),
             documents=_documents_of(row, arguments),
             reasonings=_reasonings_of(row, arguments),
             truncated=truncated(_value(row.columns, arguments.finish_reason)),
         )
+
+
+def _named_columns(arguments: ReplayArguments) -> dict[str, str]:
+    """Return the columns that the arguments name, with the argument of each."""
+    given = sorted(arguments.given - {"key", "partial", "model", "format"})
+    return {column: name for name in given for column in getattr(arguments, name).split(",")}
+
+
+def _holds_numbers(value: JSON) -> bool:
+    """Whether a value is a number or a list with one, or a text that is such a thing, as in a CSV."""
+    value = parsed_list(value)
+    for one in value if isinstance(value, list) else [value]:
+        one = one[0] if isinstance(one, list) and one else one  # [log-likelihood, is_greedy]
+        if isinstance(one, str | int | float) and not isinstance(one, bool):
+            with suppress(ValueError, OverflowError):
+                float(one)
+                return True
+    return False
 
 
 def _reasonings_of(row: Row, arguments: ReplayArguments) -> tuple[str | None, ...]:
