@@ -444,3 +444,55 @@ def test_surplus_replies_are_counted(project: pytest.Pytester) -> None:
     command = next(command for command in COMMANDS if "few.jsonl" in command)
     result = project.runpytest(*shlex.split(command)[1:], "-Wdefault")
     result.stdout.fnmatch_lines(["*few.jsonl: the last 3 replies are left out, since suite 'boolq' has 2 samples"])
+
+
+def test_a_hosted_judge_is_asked_nothing_by_the_resume_command(project: pytest.Pytester, workers: list[str]) -> None:
+    """Not by its store alone either: what the name stands for may have changed."""
+    (command,) = [one for one in COMMANDS if "--llm-store --llm-store-max-age" in one]
+    for_ever = re.sub(r" --llm-store-max-age \S+", "", command)
+    with StubServer("openai", name="gpt-5-mini", says=verdict) as hosted:
+        spec = f"openai:gpt-5-mini?base_url={hosted.url}&api_key_env=OPENAI_API_KEY&dialect=openai"
+        asked = []
+        for one in (command, command, for_ever):
+            before = len(hosted.seen)
+            arguments = shlex.split(one.replace("openai:gpt-5-mini", spec))[1:]
+            result = project.runpytest(*workers, *arguments, "--llm-report=report.json", "-Wdefault")
+            assert result.ret == 0, result.stdout.str()
+            (record,) = json.loads((project.path / "report.json").read_text())["records"]
+            assert set(record["values"]) == {"aspects", "aspect_accuracy", "aspect_completeness", "aspect_clarity"}
+            asked.append(sum("Because." in json.dumps(seen.body) for seen in hosted.seen[before:]))
+    assert asked == [3, 0, 3]
+
+
+def test_cells_on_data_are_of_use(project: pytest.Pytester) -> None:
+    """Each ``dataset`` that names a separator, a key or a second file reads what the row says."""
+    files = {
+        "rows.csv": "question;target\n1 + 1;2\n",
+        "data.json": {"data": [{"question": "1 + 1", "target": 2}]},
+        "of ids": {"a": {"question": "1 + 1"}},
+        "answers.json": {"a": {"target": 2}},
+    }
+    for name, content in files.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        project.path.joinpath(name.replace("of ids", "ids.json")).write_text(text)
+    (field,) = re.findall(r"`(dataset: \{path: data.json, key: data\})`", PAGE)
+    (of_ids,) = re.findall(r"`(key: '\*')`", PAGE)
+    (join,) = re.findall(r"`(join: \{path: answers.json, on: id\})`", PAGE)
+    (separator,) = re.findall(r"`(dataset: \{path: rows.csv, separator: \";\"\})`", PAGE)
+    joined = f"dataset: {{path: ids.json, {of_ids}, {join}}}"
+    for number, line in enumerate((field, separator, joined)):
+        suite = f"suite: s{number}\n{line}\nprompt: {{template: '{{{{ question }}}} ='}}\nscore: number\n"
+        project.makefile(".yaml", **{f"s{number}": suite})
+    model = "--llm-model=python:my_agents:crew"
+    assert project.runpytest("s0.yaml", "s1.yaml", "s2.yaml", model, "--llm-report=report.json").ret == 0
+    records = json.loads((project.path / "report.json").read_text())["records"]
+    assert [(one["id"], one["status"]) for one in records] == [("1", "correct"), ("1", "correct"), ("a", "correct")]
+
+
+def test_recorded_ratings_are_read_as_the_page_says(project: pytest.Pytester) -> None:
+    (line,) = re.findall(r"`(score: \{aspects: \{recorded: .*?\}\}\})`", PAGE)
+    rows = "samples: [{id: a, question: q, response: r, rated_accuracy: 5, rated_clarity: 2}]"
+    project.makefile(".yaml", rated=f"suite: rated\n{rows}\n{line}\n")
+    assert project.runpytest("rated.yaml", "--llm-report=report.json").ret == 0
+    (record,) = json.loads((project.path / "report.json").read_text())["records"]
+    assert record["values"] == {"aspects": 3.5, "aspect_accuracy": 5, "aspect_clarity": 2}
