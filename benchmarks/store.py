@@ -22,14 +22,14 @@ from pathlib import Path
 
 from pytest_llmeval.inference.dispatch import ask
 from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import Question, fingerprint_of
+from pytest_llmeval.inference.store.lines import StoredRequest, fingerprint_of
 from pytest_llmeval.inference.store.model import StoredModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, ModelIdentity
 
 IDENTITY = ModelIdentity(name="none", backend="bench", fingerprint="weights")
 CHUNK = 64
 NUM_HITS = 5000
-_HEADER = "Question: what was asked before\nAnswer: what was answered\n\n" * 20
+_HEADER = "StoredRequest: what was asked before\nAnswer: what was answered\n\n" * 20
 
 
 class Unasked:
@@ -42,7 +42,7 @@ class Unasked:
 
 
 def request(number: int) -> GenerateRequest:
-    return GenerateRequest(f"{_HEADER}Question: {number}\nAnswer:")
+    return GenerateRequest(f"{_HEADER}StoredRequest: {number}\nAnswer:")
 
 
 def fill(store: Store, num_replies: int) -> None:
@@ -51,7 +51,7 @@ def fill(store: Store, num_replies: int) -> None:
     for first in range(0, num_replies, CHUNK):
         numbers = range(first, min(first + CHUNK, num_replies))
         replies = [GenerateResponse(text=f"It is {number}.", num_tokens=5) for number in numbers]
-        questions = [Question(model, request(number)) for number in numbers]
+        questions = [StoredRequest(model, request(number)) for number in numbers]
         store.keep("none", list(zip(questions, replies, strict=True)))
 
 

@@ -15,7 +15,7 @@ from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.quantities import Quantity, parse_age, parse_size, size_text
 
 if TYPE_CHECKING:
-    from pytest_llmeval.inference.store.upkeep import Entry, Survey
+    from pytest_llmeval.inference.store.upkeep import StoreEntry, Survey
 
 __all__ = ["add_parser", "run"]
 
@@ -115,7 +115,7 @@ def _shown(folder: Path, found: Survey) -> Iterator[str]:
     from pytest_llmeval.inference.store.folder import rights_of_others
 
     yield f"{folder}: {_counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
-    by_model: dict[str, list[Entry]] = {}
+    by_model: dict[str, list[StoreEntry]] = {}
     for entry in found.entries:
         by_model.setdefault(entry.name, []).append(entry)
     for name, own in sorted(by_model.items()):
@@ -160,7 +160,7 @@ def _verify(folder: Path) -> int:
     return 1 if found else 0
 
 
-def _clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> int:
+def _clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> int:
     from pytest_llmeval.inference.store.upkeep import clear, survey
 
     done = clear(folder, choose)
@@ -177,7 +177,7 @@ def _clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> int:
     return 0
 
 
-def _chosen(found: Survey, options: argparse.Namespace) -> set[Entry]:
+def _chosen(found: Survey, options: argparse.Namespace) -> set[StoreEntry]:
     """What ``clear`` is to remove: all of a model's, or the oldest of them."""
     candidates = [entry for entry in found.entries if options.model in (None, entry.name)]
     if not candidates and options.model is not None:
@@ -185,7 +185,7 @@ def _chosen(found: Survey, options: argparse.Namespace) -> set[Entry]:
         raise LLMEvalError(f"the store has no replies of {options.model!r}; its models: {names}")
     if options.older_than is None and options.max_size is None:
         return set(candidates)
-    gone: set[Entry] = set()
+    gone: set[StoreEntry] = set()
     if options.older_than is not None:
         latest = datetime.now(UTC).timestamp() - options.older_than.value
         gone.update(entry for entry in candidates if entry.time < latest)

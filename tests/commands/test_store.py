@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.inference.store import folder as folders
 from pytest_llmeval.inference.store import upkeep
 from pytest_llmeval.inference.store.folder import Store, data_files
-from pytest_llmeval.inference.store.lines import Line, Question, encode_line
+from pytest_llmeval.inference.store.lines import Line, StoredRequest, encode_line
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
 _DAY_S = 86_400
 
 
 def line(asked: str, name: str, age_days: float, text: str = "a reply") -> bytes:
-    question = Question("m" * 64, GenerateRequest(asked))
+    question = StoredRequest("m" * 64, GenerateRequest(asked))
     asked_at = time.time() - age_days * _DAY_S
     return encode_line(
-        Line(question=question, name=name, time=asked_at, session="0" * 16, reply=GenerateResponse(text=text))
+        Line(request=question, name=name, time=asked_at, session="0" * 16, reply=GenerateResponse(text=text))
     )
 
 
@@ -45,7 +44,7 @@ def texts(folder: Path) -> dict[str, str]:
     store = Store(folder)
     found = {}
     for asked in "abcdef":
-        kept = store.find(Question("m" * 64, GenerateRequest(asked)))
+        kept = store.find(StoredRequest("m" * 64, GenerateRequest(asked)))
         if kept is not None:
             found[asked] = getattr(kept.reply, "text")  # noqa: B009
     store.close()
@@ -63,7 +62,7 @@ def store(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0)
 
 def test_show(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = store(capsys, "show", folder).splitlines()
-    assert lines[0].startswith(f"{folder}: 6 replies, 3.")
+    assert lines[0].startswith(f"{folder}: 6 replies, 2.")
     assert lines[0].endswith("KB in 2 files")
     assert [text.split(",")[0] for text in lines[1:3]] == ["  new: 3", "  old: 3"]
     assert lines[3:] == [
@@ -186,7 +185,7 @@ def test_a_command_that_dies_loses_nothing(
     assert {path.name: path.read_bytes() for path in data_files(folder)} == before
     assert len(os.listdir(folder)) == 3
     store(capsys, "compact", folder)
-    (left,) = folders.temporary_files(folder)  # another command might be writing it
+    (left,) = data_files(folder, ".tmp")  # another command might be writing it
     os.utime(left, (time.time() - 3601,) * 2)
     store(capsys, "compact", folder)
     assert len(os.listdir(folder)) == 1
@@ -196,14 +195,14 @@ def test_a_command_that_dies_loses_nothing(
 def test_a_file_that_is_being_written_stays(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    last, copy = data_files(folder)[1], upkeep._copy
+    last, copy = data_files(folder)[1], upkeep._write_file
 
     def copy_while_a_session_writes(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
         with last.open("ab") as file:
             file.write(line("b", "old", 0, "just now"))
 
-    monkeypatch.setattr(upkeep, "_copy", copy_while_a_session_writes)
+    monkeypatch.setattr(upkeep, "_write_file", copy_while_a_session_writes)
     assert "1 file stayed" in store(capsys, "compact", folder)
     assert texts(folder) == {**ALL, "b": "just now"}
 
@@ -230,7 +229,7 @@ def test_a_command_looks_again_where_another_was_faster(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are gone between its look and its copy; what the other has left is not lost."""
-    copy = upkeep._copy
+    copy = upkeep._write_file
     calls = []
 
     def copy_second(*arguments: object) -> None:
@@ -239,15 +238,15 @@ def test_a_command_looks_again_where_another_was_faster(
             store(capsys, "compact", folder)
         copy(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(upkeep, "_copy", copy_second)
+    monkeypatch.setattr(upkeep, "_write_file", copy_second)
     store(capsys, "clear", folder, "--model", "new")
     assert texts(folder) == {"b": "a reply", "c": "a reply"} | {"a": "newer"}
     assert len(data_files(folder)) == 1
 
     def take_away(*arguments: object) -> None:
-        raise upkeep._SourceGoneError
+        raise FileNotFoundError
 
-    monkeypatch.setattr(upkeep, "_copy", take_away)
+    monkeypatch.setattr(upkeep, "_write_file", take_away)
     shown = store(capsys, "compact", folder, code=1)
     assert "other commands are changing it at the same time: run this again" in shown
     assert shown.count("\n") == 1
@@ -266,15 +265,15 @@ def test_commands_may_run_at_once(folder: Path) -> None:
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
     assert texts(folder) == ALL
-    assert folders.temporary_files(folder) == []
+    assert data_files(folder, ".tmp") == []
 
 
 def test_a_session_goes_on_in_a_store_that_is_cleared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = Store(folder)
     store(capsys, "clear", folder, "--all")
-    question = Question("m" * 64, GenerateRequest("a"))
+    question = StoredRequest("m" * 64, GenerateRequest("a"))
     assert session.find(question) is None, "its file is gone: it is asked again"
     session.keep("old", [(question, GenerateResponse(text="again"))])
     session.close()
     assert texts(folder) == {"a": "again"}
-    assert folders.data_files(folder)
+    assert data_files(folder)

@@ -122,10 +122,10 @@ def kept(folder: Path, requests_per_sample: int) -> dict[int, float]:
         with path.open("rb") as file:
             for _, line in lines_of(file):
                 with contextlib.suppress(ValueError):
-                    reply = decode_line(line or b"")
-                    for number in _NUMBER.findall(reply.question.text):
+                    reply = decode_line(line)
+                    for number in _NUMBER.findall(reply.request.text):
                         known = times.setdefault(int(number), {})
-                        known[reply.question.key] = min(reply.time, known.get(reply.question.key, reply.time))
+                        known[reply.request.key] = min(reply.time, known.get(reply.request.key, reply.time))
     return {number: max(own.values()) for number, own in times.items() if len(own) >= requests_per_sample}
 
 

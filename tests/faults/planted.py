@@ -119,13 +119,13 @@ def watch_local_models() -> None:
     """Log what the store asks a model that is none of this module's."""
     from pytest_llmeval.inference.store import model
 
-    ask = vars(model)["ask"]
+    ask = vars(model)["ask_for_raw"]
 
     def logged(answerer: object, requests: Sequence[Any], *more: Any) -> Any:
         asked(requests)
         return ask(answerer, requests, *more)
 
-    vars(model)["ask"] = logged
+    vars(model)["ask_for_raw"] = logged
 
 
 def _written(prompt: object) -> str:

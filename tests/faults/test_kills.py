@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.inference.store import model as stored
 from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import Question
+from pytest_llmeval.inference.store.lines import StoredRequest
 from pytest_llmeval.reporting.storage.journal import Journal
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
-from tests.faults import kills
+from tests.faults import kills, planted
 from tests.faults.kill_findings import (
     OLDER_REPORT,
     Ended,
@@ -129,7 +130,7 @@ def test_the_journal_of_a_killed_session(tmp_path: Path) -> None:
 
 def test_who_was_asked_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    replies = [(Question("m" * 64, GenerateRequest(f"<7> {n}")), GenerateResponse(text="")) for n in range(2)]
+    replies = [(StoredRequest("m" * 64, GenerateRequest(f"<7> {n}")), GenerateResponse(text="")) for n in range(2)]
     assert kept(tmp_path / "none", 1) == {}
     first, last = (store.keep("model", [reply])[0] for reply in replies)
     assert kept(store.folder, 3) == {}, "not all of the sample's requests"
@@ -163,6 +164,15 @@ from pytest_llmeval.inference.store.folder import Store
 
 Store.find = lambda self, question: None
 """
+
+
+def test_what_the_store_asks_a_local_model_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(stored, "ask_for_raw", lambda model, requests: ["a reply"])
+    monkeypatch.setattr(planted, "asked", seen.extend)
+    planted.watch_local_models()
+    assert vars(stored)["ask_for_raw"](None, ["a request"]) == ["a reply"]
+    assert seen == ["a request"]
 
 
 @pytest.mark.slow

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store import folder as folders
 from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder, rights_of_others
-from pytest_llmeval.inference.store.lines import MAX_LINE_BYTES, Line, Question, encode_line
+from pytest_llmeval.inference.store.lines import Line, StoredRequest, encode_line
 from pytest_llmeval.inference.store.upkeep import clear
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, StoreFlaws
 from tests.properties import examples
 
 
-def question(text: str) -> Question:
-    return Question("m" * 64, GenerateRequest(text))
+def question(text: str) -> StoredRequest:
+    return StoredRequest("m" * 64, GenerateRequest(text))
 
 
 def keep(store: Store, *pairs: tuple[str, str]) -> None:
@@ -47,7 +47,7 @@ def write_file(folder: Path, number: int, lines: Iterable[bytes]) -> Path:
 
 def line(asked: str, text: str, time: float) -> bytes:
     return encode_line(
-        Line(question=question(asked), name="gpt", time=time, session="0" * 16, reply=GenerateResponse(text=text))
+        Line(request=question(asked), name="gpt", time=time, session="0" * 16, reply=GenerateResponse(text=text))
     )
 
 
@@ -306,11 +306,13 @@ def test_a_forked_process_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert [found(Store(tmp_path / "s"), text) for text in "abc"] == ["1", "2", "3"]
 
 
-def test_a_line_longer_than_any_reply_is_passed_over(tmp_path: Path) -> None:
-    write_file(tmp_path, 1, [b"x" * (MAX_LINE_BYTES + 5) + b"\n", line("a", "1", 1.7e9)])
+def test_a_reply_to_another_request_is_not_found(tmp_path: Path) -> None:
+    """Also where an index takes the two for one: the request itself is compared."""
     store = Store(tmp_path)
-    assert found(store, "a") == "1"
-    assert sum(store.flaws.damaged.values()) == 1
+    keep(store, ("a", "1"))
+    other = question("b")
+    other.number = question("a").number
+    assert store.find(other) is None
 
 
 def test_another_models_clock_does_not_date_our_replies(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.inference.store.lines import Question
+from pytest_llmeval.inference.store.lines import StoredRequest
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import GenerateRequest
 from tests.support import REPOSITORY
@@ -342,9 +342,9 @@ def test_suites_without_reasoning_are_as_they_were(llm_pytester: pytest.Pytester
 def test_keys_of_the_store_say_nothing_of_the_usual_tags() -> None:
     request = GenerateRequest("Say one", stop=("\n",))
     usual, own = (replace(request, reasoning=tags) for tags in (DEFAULT_TAGS, (("<a>", "</a>"),)))
-    keys = [Question("m", one).key for one in (request, usual, own)]
+    keys = [StoredRequest("m", one).key for one in (request, usual, own)]
     assert keys[0] == keys[1] != keys[2]
-    assert json.loads(Question("m", usual).text).keys() == {
+    assert json.loads(StoredRequest("m", usual).text).keys() == {
         *("kind", "prompt", "max_tokens", "stop", "temperature", "seed", "top_p", "epoch")
     }
 

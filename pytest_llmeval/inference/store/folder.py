@@ -1,8 +1,8 @@
-"""The folder of kept replies: files of JSON Lines, each written by one process, and an index of their places.
+"""The folder of kept replies: files of JSON Lines, each written by one process, and an index of their lines.
 
-There is no lock and no database. A process appends to a file of its own, each reply with one write, and reads those of
-all others as far as they are whole: what a killed process has left without its newline is passed over. In memory are a
-number and a place for each reply, and never the replies.
+There is no lock and no database. A process appends to a file of its own, each reply with one write, and reads the files
+of all others as far as their lines are whole: a killed process leaves its last one without a newline. The index in
+memory holds where each reply stands, and never the replies.
 """
 
 from __future__ import annotations
@@ -15,25 +15,15 @@ import shlex
 import tempfile
 import threading
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from pytest_llmeval.data.temporary_files import temporary_file
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.inference.store.lines import (
-    MAX_LINE_BYTES,
-    Head,
-    Line,
-    Question,
-    Reply,
-    encode_line,
-    read_head,
-    read_reply,
-)
+from pytest_llmeval.inference.store.lines import Head, Line, Reply, StoredRequest, decode_line, encode_line, read_head
 from pytest_llmeval.types import StoreFlaws
 
 __all__ = [
@@ -41,63 +31,48 @@ __all__ = [
     "create_file",
     "data_files",
     "lines_of",
-    "new_name",
-    "new_session",
+    "new_path",
     "order_of",
     "other_file",
     "prepare_folder",
     "rights_of_others",
-    "temporary_files",
     "write_whole",
 ]
 
-
-_NAME = re.compile(r"replies-[0-9a-f]{16}\.jsonl")
-_TEMPORARY = re.compile(r"replies-[0-9a-f]{16}\.tmp")
+_NAME = re.compile(r"replies-[0-9a-f]{16}\.(jsonl|tmp)")
+_HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 _SYNC_AFTER = 64
-"""Replies that come one by one reach the disk together: a power failure costs as many. A killed process loses none."""
-
+"""A power failure costs at most so many replies. The death of a process costs none that was kept."""
 _MOST_OPEN = 32
 _LOOKING = 20
-"""The part of the time since the last look at the folder, one in so many, that may go into the next one."""
+"""A look at the folder may take one part in so many of the time since the last one: of slow disks not each time."""
 _BUFFER_BYTES = 1 << 20
 _AHEAD_S = 60.0
 _TICK_S = 1e-6
 """The last digit of a line's time."""
 _BEFORE_S = 2e-6
-"""More than a microsecond: rounded to one, as in a report, two times have to differ all the same."""
+"""More than one tick: two times have to differ also once they are rounded to microseconds, as in a report."""
 
 
-def new_name(suffix: str = ".jsonl") -> str:
-    """Return a name of a file that no other process has."""
-    return f"replies-{secrets.token_hex(8)}{suffix}"
+def new_path(folder: Path, suffix: str = ".jsonl") -> Path:
+    """Return the path of a file that no other process has."""
+    return folder / f"replies-{secrets.token_hex(8)}{suffix}"
 
 
-def data_files(folder: Path) -> list[Path]:
-    """Return the files of replies, in the order of their names; links are not followed. Raises ``OSError``."""
-    return _files(folder, _NAME)
+def data_files(folder: Path, suffix: str = ".jsonl") -> list[Path]:
+    """Return the files of replies, by name; with ``.tmp`` those that a command has not finished. Raises ``OSError``.
 
-
-def temporary_files(folder: Path) -> list[Path]:
-    """Return what a killed process has left unfinished. Raises ``OSError``."""
-    return _files(folder, _TEMPORARY)
-
-
-def _files(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    Links are not followed.
+    """
     with os.scandir(folder) as entries:
-        found = [entry.name for entry in entries if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
-    return [folder / name for name in sorted(found)]
+        ours = [one for one in entries if one.name.endswith(suffix) and _NAME.fullmatch(one.name)]
+        return [folder / name for name in sorted(one.name for one in ours if one.is_file(follow_symlinks=False))]
 
 
 def other_file(folder: Path) -> str | None:
-    """Return the name of a file that no store has; None where there is none. Raises ``OSError``."""
-    ours = (_NAME, _TEMPORARY)
-    others = (
-        name
-        for name in sorted(os.listdir(folder))
-        if not (name.startswith(".") or any(pattern.fullmatch(name) for pattern in ours))
-    )
-    return next(others, None)
+    """Return the name of a file that no store has, or None if there is none. Raises ``OSError``."""
+    names = sorted(os.listdir(folder))
+    return next((name for name in names if not name.startswith(".") and not _NAME.fullmatch(name)), None)
 
 
 def prepare_folder(folder: Path) -> None:
@@ -125,12 +100,8 @@ def prepare_folder(folder: Path) -> None:
         raise OptionError(f"--llm-store {folder}: cannot be written: {error.strerror or error}") from None
 
 
-_HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
-
-
 def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
-    """Return a text which says that other users may read or write in the folder, and the remedy; None where they may
-    not, or none is known.
+    """Say that other users may read or write in the folder, with the remedy, or return None if no such right is known.
 
     ``called`` is what the user calls the folder.
     """
@@ -143,65 +114,59 @@ def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
 
 
 def create_file(path: Path) -> FileIO:
-    """Return a new file for this user alone, unbuffered: what is written is with the kernel, and survives this
-    process.
-    """
+    """Create a file for this user alone, without a buffer: what is written survives this process."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
     return FileIO(os.open(path, flags, 0o600), "ab")
 
 
 def write_whole(file: FileIO, data: bytes) -> None:
     """Write in one call, unless the system takes only a part. Raises ``OSError``."""
-    written = 0
-    while written < len(data):
-        written += file.write(memoryview(data)[written:]) or 0
+    while data:
+        data = data[file.write(data) or 0 :]
 
 
-def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """Return the whole lines of a file from ``start`` on, each with its offset; None for one that is longer than any of
-    ours.
+def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the whole lines of a file from ``start`` on, each with its offset.
 
-    What has no newline yet is left for later.
+    A last line without its newline is left for later.
     """
     file.seek(start)
     offset = start
-    while line := file.readline(MAX_LINE_BYTES):
-        length = len(line)
-        is_long = length == MAX_LINE_BYTES and line[-1:] != b"\n"
-        while is_long and line and line[-1:] != b"\n":
-            line = file.readline(MAX_LINE_BYTES)
-            length += len(line)
-        if line[-1:] != b"\n":
+    for line in file:
+        if not line.endswith(b"\n"):
             return
-        yield offset, None if is_long else line
-        offset += length
+        yield offset, line
+        offset += len(line)
 
 
 def order_of(time_of_reply: float, now: float) -> float:
-    """Return the number by which replies to one question are ordered: that of the highest counts, which is the newest
-    one.
+    """Return a number that is highest for the one of several replies to a request that counts: the newest.
 
-    One from a time to come was written by a clock that was wrong, and gives way to any other.
+    A time that is still to come was given by a wrong clock, and such a reply gives way to any other.
     """
     return time_of_reply if time_of_reply <= now + _AHEAD_S else 0.0
 
 
-def new_session() -> str:
-    """Return the name of a session, which no other has."""
-    return secrets.token_hex(8)
+class _Place(NamedTuple):
+    """The place of a line, when its reply came, and whether this session has asked for it."""
+
+    path: Path
+    offset: int
+    time: float
+    is_own: bool
 
 
 class Store:
     """The replies in a folder, those of other processes included, and the file that this process adds to.
 
     :param refresh: replies of other sessions are not found: each is asked for again, and replaced.
-    :param max_age_s: older replies are not found; None: of any age. Nor are those whose time lies as far ahead.
+    :param max_age_s: older replies are not found, nor those whose time lies as far ahead; None: of any age.
     :param session: the session's own 16 hex digits, the same in all its processes.
     :param started: when it began (Unix, s); now by default.
 
-    Of several replies to one question the newest counts: a reply is never dated before one to the same question, unless
-    that was written by a clock that was wrong. ``problem`` is why replies are no longer kept, None as long as they are.
-    Calls may come from several threads.
+    Of several replies to one request the newest counts: a reply is never dated before one to the same request, unless
+    that one's clock was wrong. ``problem`` says why replies are no longer kept, and is None as long as they are. Calls
+    may come from several threads.
     """
 
     def __init__(
@@ -213,34 +178,29 @@ class Store:
         session: str | None = None,
         started: float | None = None,
     ) -> None:
-        """Read what is there. Raises ``OptionError``."""
+        """Read the folder. Raises ``OptionError``."""
         prepare_folder(folder)
         self.folder = folder
         self.max_age_s = max_age_s
+        self.session = session or secrets.token_hex(8)
         self.problem: str | None = None
+        self._refresh = refresh
+        self._started = time.time() if started is None else started
+        self._index: dict[int, _Place] = {}
+        self._ends: dict[Path, int] = {}  # how far each file was read or written
         self._unreadable: dict[str, str] = {}
         self._damaged: dict[str, int] = {}
-        self._refresh = refresh
-        self.session = new_session() if session is None else session
-        self._started = time.time() if started is None else started
-        self._lock = threading.RLock()
-        self._rows: dict[int, int] = {}
-        # What is known of each line, by its row.
-        self._files, self._offsets, self._sizes, self._times = array("L"), array("Q"), array("L"), array("d")
-        self._is_ours = array("b")  # of this session
-        self._paths: list[Path] = []
-        self._numbers: dict[str, int] = {}
-        self._ends = array("Q")
-        self._open: dict[int, BinaryIO] = {}
+        self._readers: dict[Path, BinaryIO] = {}
         self._own: FileIO | None = None
-        self._own_number = -1
-        self._process = os.getpid()
+        self._own_path = folder
         self._num_unsynced = 0
         self._next_look = 0.0
+        self._process = os.getpid()
+        self._lock = threading.RLock()
         self.read_new()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._index)
 
     @property
     def flaws(self) -> StoreFlaws:
@@ -249,16 +209,14 @@ class Store:
             return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
 
     def _locked(self) -> threading.RLock:
-        """Return the lock; after a fork a new one, since a thread that is not here may hold the old one, and new
-        files.
-        """
+        """Return the lock; after a fork a new one, as a thread that is not here may hold the old one, and new files."""
         if self._process != os.getpid():
-            self._lock = threading.RLock()
-            self._forget_files()
+            self._process, self._lock = os.getpid(), threading.RLock()
+            self._close_files()
         return self._lock
 
     def look_again(self) -> None:
-        """Do what ``read_new`` does, where it would not take much of the time: of slow disks not each time."""
+        """Take in what other processes have added since, unless looking would take much of the time."""
         started = time.monotonic()
         if started >= self._next_look:
             self.read_new()
@@ -269,14 +227,13 @@ class Store:
         """Take in what other processes have added since."""
         with self._locked(), self._noted(self.folder):
             for path in data_files(self.folder):
-                number = self._number_of(path)
                 with self._noted(path):
-                    if path.stat().st_size > self._ends[number]:
-                        self._read(number)
+                    if path.stat().st_size > self._ends.get(path, 0):
+                        self._read(path)
 
     @contextmanager
     def _noted(self, path: Path) -> Iterator[None]:
-        """Note whether ``path`` cannot be read, and go on. What was removed just now is no flaw."""
+        """Note whether a path cannot be read, and go on. One that was removed just now is no flaw."""
         try:
             yield
         except OSError as error:
@@ -285,161 +242,117 @@ class Store:
                 return
         self._unreadable.pop(path.name, None)
 
-    def _number_of(self, path: Path) -> int:
-        number = self._numbers.setdefault(path.name, len(self._paths))
-        if number == len(self._paths):
-            self._paths.append(path)
-            self._ends.append(0)
-        return number
-
-    def _read(self, number: int) -> None:
-        with self._paths[number].open("rb", buffering=_BUFFER_BYTES) as file:
-            for offset, line in lines_of(file, self._ends[number]):
-                head = None if line is None else read_head(line)
-                if line is not None and head is not None:
-                    self._add(head, number, offset, len(line))
+    def _read(self, path: Path) -> None:
+        with path.open("rb", buffering=_BUFFER_BYTES) as file:
+            for offset, line in lines_of(file, self._ends.get(path, 0)):
+                if (head := read_head(line)) is not None:
+                    self._add(head, path, offset)
                 else:
-                    name = self._paths[number].name
-                    self._damaged[name] = self._damaged.get(name, 0) + 1
-                self._ends[number] = file.tell()
+                    self._damaged[path.name] = self._damaged.get(path.name, 0) + 1
+                self._ends[path] = offset + len(line)
 
-    def _add(self, head: Head, number: int, offset: int, size: int) -> None:
-        is_ours = head.session == self.session
-        row = self._rows.get(head.key)
-        if row is not None:
+    def _add(self, head: Head, path: Path, offset: int) -> None:
+        is_own = head.session == self.session
+        if (known := self._index.get(head.number)) is not None:
             now = time.time()
-            is_older = order_of(self._times[row], now) > order_of(head.time, now)
-            if is_older or (self._refresh and self._is_ours[row] and not is_ours):
+            is_older = order_of(known.time, now) > order_of(head.time, now)
+            if is_older or (self._refresh and known.is_own and not is_own):
                 return
-        self._files.append(number)
-        self._offsets.append(offset)
-        self._sizes.append(size)
-        self._times.append(head.time)
-        self._is_ours.append(is_ours)
-        self._rows[head.key] = len(self._times) - 1
+        self._index[head.number] = _Place(path, offset, head.time, is_own)
 
-    def find(self, question: Question) -> Line | None:
-        """Return the newest reply to a question, which is compared with the one that is kept; None where there is
-        none.
-        """
+    def find(self, request: StoredRequest) -> Line | None:
+        """Return the newest reply to a request, which is compared with the one that is kept, or None."""
         with self._locked():
-            row = self._rows.get(int(question.key[:16], 16))
-            if row is None or not (self._is_ours[row] or self._may_reuse(self._times[row])):
+            place = self._index.get(request.number)
+            if place is None:
+                return None
+            is_young = self.max_age_s is None or abs(time.time() - place.time) <= self.max_age_s
+            if not place.is_own and (self._refresh or not is_young):
                 return None
             try:
-                file = self._reader(self._files[row])
-                file.seek(self._offsets[row])
-                line = read_reply(file.read(self._sizes[row]), question)
+                file = self._reader(place.path)
+                file.seek(place.offset)
+                line = decode_line(file.readline())
             except (OSError, ValueError):  # the file is gone, or has been changed
                 return None
-            return line
+            is_same = (line.request.model, line.request.text) == (request.model, request.text)
+            return line if is_same else None
 
     def asked_at(self, line: Line) -> float:
-        """When a reply was asked for: one of another session before this one began, whatever its clock said."""
+        """Return when a reply was asked for: by another session before this one began, whatever its clock said."""
         return line.time if line.session == self.session else min(line.time, self._started - _BEFORE_S)
 
-    def _may_reuse(self, asked_at: float) -> bool:
-        if self._refresh:
-            return False
-        return self.max_age_s is None or abs(time.time() - asked_at) <= self.max_age_s
+    def _reader(self, path: Path) -> BinaryIO:
+        if path not in self._readers:
+            if len(self._readers) == _MOST_OPEN:
+                self._readers.pop(next(iter(self._readers))).close()
+            self._readers[path] = path.open("rb")
+        return self._readers[path]
 
-    def _reader(self, number: int) -> BinaryIO:
-        if number not in self._open:
-            if len(self._open) == _MOST_OPEN:
-                self._open.pop(next(iter(self._open))).close()
-            self._open[number] = self._paths[number].open("rb")
-        return self._open[number]
-
-    def keep(self, name: str, replies: Sequence[tuple[Question, Reply]]) -> list[float]:
-        """Write replies of the model that the user calls ``name``; when each was asked, as the store has it (Unix, s).
+    def keep(self, name: str, replies: Sequence[tuple[StoredRequest, Reply]]) -> list[float]:
+        """Write replies of the model that the user calls ``name``; return when each was asked, as the store has it.
 
         Once this has returned, the death of this process loses none of them. A disk that fails is a ``problem``.
         """
         with self._locked():
             times = []
-            for question, reply in replies:
-                head = Head(int(question.key[:16], 16), self._time_for(question), self.session)
+            for request, reply in replies:
+                now, known = time.time(), self._index.get(request.number)
+                newest = 0.0 if known is None else order_of(known.time, now)
+                head = Head(request.number, round(max(now, newest + _TICK_S), 6), self.session)
                 times.append(head.time)
-                with suppress(ValueError, TypeError):  # what JSON does not have: the reply is not kept
-                    line = Line(question=question, name=name, time=head.time, session=head.session, reply=reply)
+                with suppress(ValueError, TypeError):  # a reply that JSON cannot hold is not kept
+                    line = Line(request=request, name=name, time=head.time, session=self.session, reply=reply)
                     self._write(head, encode_line(line))
-            self._num_unsynced += len(replies)
-            if len(replies) > 1 or self._num_unsynced >= _SYNC_AFTER:
-                self._sync()
+            if self._num_unsynced >= _SYNC_AFTER and self._own is not None:
+                self._num_unsynced = 0
+                with suppress(OSError):  # not every file system can
+                    os.fsync(self._own.fileno())
             return times
 
-    def _time_for(self, question: Question) -> float:
-        """Return the time of now, or just behind the newest reply to this question."""
-        now, row = time.time(), self._rows.get(int(question.key[:16], 16))
-        newest = 0.0 if row is None else order_of(self._times[row], now)
-        return round(max(now, newest + _TICK_S), 6)
-
     def _write(self, head: Head, data: bytes) -> None:
-        if self.problem is not None or len(data) > MAX_LINE_BYTES:
+        """Append a line to this process's file, or to a new one if that fails or the file was removed."""
+        if self.problem is not None:
             return
-        if self._own is None or not self._append(head, data) or _is_gone(self._own):
-            # The first one, the disk has failed, or `llmeval store clear` took the file away, which copies no line that
-            # comes after: once more with a new file.
-            try:
-                self._begin_file()
-            except OSError as error:
-                self.problem = error.strerror or str(error)
-                return
-            if self._append(head, data):
-                self.problem = None
-            else:
-                with suppress(OSError):
-                    self._paths[self._own_number].unlink()
-
-    def _append(self, head: Head, data: bytes) -> bool:
-        """Return whether the line was written; if not, ``problem`` says why."""
-        assert self._own is not None
-        offset = self._ends[self._own_number]
+        if self._own is not None:
+            with suppress(OSError):
+                self._append(self._own, head, data)
+                # `llmeval store clear` copies no line that comes after it has taken the file away.
+                if os.fstat(self._own.fileno()).st_nlink:
+                    return
+            with suppress(OSError):
+                self._own.close()
+        self._own = None
         try:
-            write_whole(self._own, data)
+            self._own_path = new_path(self.folder)
+            self._own = create_file(self._own_path)
+            self._append(self._own, head, data)
         except OSError as error:
-            with suppress(OSError):
-                self._own.truncate(offset)
             self.problem = error.strerror or str(error)
-            return False
-        self._ends[self._own_number] = offset + len(data)
-        self._add(head, self._own_number, offset, len(data))
-        return True
 
-    def _begin_file(self) -> None:
-        if self._own is not None:
-            self._own.close()
-            self._own = None  # the folder may have gone with the file: no other can be made then
-        path = self.folder / new_name()
-        self._own = create_file(path)
-        self._own_number = self._number_of(path)
-
-    def _sync(self) -> None:
-        self._num_unsynced = 0
-        if self._own is not None:
-            with suppress(OSError):  # not every file system can
-                os.fsync(self._own.fileno())
-
-    def _forget_files(self) -> None:
-        """Forget the files of the parent in a process that was forked."""
-        for file in (*self._open.values(), *filter(None, [self._own])):
+    def _append(self, file: FileIO, head: Head, data: bytes) -> None:
+        """Write a line. If that fails, no part of it stays, nor an empty file. Raises ``OSError``."""
+        offset = self._ends.get(self._own_path, 0)
+        try:
+            write_whole(file, data)
+        except OSError:
             with suppress(OSError):
-                file.close()
-        self._open.clear()
-        self._own, self._process = None, os.getpid()
+                file.truncate(offset)
+                if not offset:
+                    self._own_path.unlink()
+            raise
+        self._ends[self._own_path] = offset + len(data)
+        self._num_unsynced += 1
+        self._add(head, self._own_path, offset)
 
     def close(self) -> None:
-        """Let go of all files. What was kept stays to be read by others."""
+        """Close all files. What was kept stays to be read by others."""
         with self._locked():
-            self._sync()
-            self._forget_files()
+            self._close_files()
 
-
-def _is_gone(file: FileIO) -> bool:
-    """Return whether the file has no name any more. On a network disk, where another machine has removed it, asking
-    fails.
-    """
-    try:
-        return os.fstat(file.fileno()).st_nlink == 0
-    except OSError:
-        return True
+    def _close_files(self) -> None:
+        for file in (*self._readers.values(), *filter(None, [self._own])):
+            with suppress(OSError):
+                file.close()
+        self._readers.clear()
+        self._own = None

@@ -1,4 +1,4 @@
-"""The work of the ``llmeval store`` command on a store: look at it, check it, make it smaller.
+"""The ``llmeval store`` command's work on a store: look at it, check it, make it smaller.
 
 A file is never changed in its place: what is to stay is copied into a new one, which is whole before the others go. A
 file that grows meanwhile, as another process writes to it, stays.
@@ -14,28 +14,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.inference.store.folder import (
-    create_file,
-    data_files,
-    lines_of,
-    new_name,
-    order_of,
-    temporary_files,
-    write_whole,
-)
+from pytest_llmeval.inference.store.folder import create_file, data_files, lines_of, new_path, order_of, write_whole
 from pytest_llmeval.inference.store.lines import decode_line, read_head
 
-__all__ = ["Cleared", "Entry", "Survey", "clear", "damages", "survey"]
+__all__ = ["Cleared", "StoreEntry", "Survey", "clear", "damages", "survey"]
 
 _ABANDONED_AFTER_S = 3600.0
 """A temporary file that was not written for so long was left by a command that was killed."""
 _TRIES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+@dataclass(frozen=True, slots=True)
+class StoreEntry:
     """One reply: where it stands, its bytes, what the user called the model, and when it was asked (Unix, s)."""
 
     path: Path
@@ -47,96 +40,88 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The contents of a store: its files with their bytes, the newest reply to each question, and what lies there
-    besides.
+    """The newest reply to each request of a store, and what lies there besides.
 
-    ``ends`` is how many bytes of each file are whole lines: what was read of it.
-    ``num_replaced`` replies gave way to newer ones. ``num_damaged`` lines cannot be read, and ``num_torn`` files end
-    with what a killed process has not finished.
+    ``sizes`` are the bytes of each file, and ``ends`` how many of these are whole lines. ``num_replaced`` replies gave
+    way to newer ones, ``num_damaged`` lines cannot be read, and ``num_torn`` files end with what a killed process has
+    not finished.
     """
 
     sizes: dict[Path, int]
     ends: dict[Path, int]
-    entries: Sequence[Entry]
-    num_replaced: int = 0
-    num_damaged: int = 0
-    num_torn: int = 0
+    entries: Sequence[StoreEntry]
+    num_replaced: int
+    num_damaged: int
+    num_torn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
-    """The outcome of ``clear``: what it found, which of that it removed, and how many files stay as they have grown."""
+    """The outcome of ``clear``: what it found, which entries it removed, and how many files stay as they have grown."""
 
     found: Survey
-    gone: set[Entry]
+    gone: set[StoreEntry]
     num_grown: int
 
 
 def survey(folder: Path) -> Survey:
-    """Read a store. Raises ``LLMEvalError`` where that is not possible."""
-    newest: dict[int, Entry] = {}
+    """Read a store. Raises ``LLMEvalError`` if it cannot be read."""
+    newest: dict[int, StoreEntry] = {}
     sizes: dict[Path, int] = {}
     ends: dict[Path, int] = {}
-    num_whole = num_damaged = num_torn = 0
-    now = time.time()
-    with _explained(folder):
-        for path in data_files(folder):
-            with suppress(FileNotFoundError), path.open("rb") as file:  # another command may have removed it
-                sizes[path] = os.fstat(file.fileno()).st_size
-                ends[path] = 0
-                for offset, line in lines_of(file):
-                    ends[path] = file.tell()
-                    head = None if line is None else read_head(line)
-                    if line is None or head is None:
-                        num_damaged += 1
-                        continue
-                    num_whole += 1
-                    known = newest.get(head.key)
-                    if known is None or order_of(head.time, now) >= order_of(known.time, now):
-                        name = _name(line)
-                        newest[head.key] = Entry(path=path, offset=offset, size=len(line), name=name, time=head.time)
-                num_torn += ends[path] < sizes[path]
+    num_lines, num_damaged, now = 0, 0, time.time()
+    for path, file in _opened(folder):
+        sizes[path], ends[path] = os.fstat(file.fileno()).st_size, 0
+        for offset, line in lines_of(file):
+            ends[path] += len(line)
+            num_lines += 1
+            if (head := read_head(line)) is None:
+                num_damaged += 1
+            elif (known := newest.get(head.number)) is None or order_of(head.time, now) >= order_of(known.time, now):
+                newest[head.number] = StoreEntry(path, offset, len(line), _model_name(line), head.time)
     return Survey(
         sizes=sizes,
         ends=ends,
         entries=list(newest.values()),
-        num_replaced=num_whole - len(newest),
+        num_replaced=num_lines - num_damaged - len(newest),
         num_damaged=num_damaged,
-        num_torn=num_torn,
+        num_torn=sum(ends[path] < size for path, size in sizes.items()),
     )
 
 
-def _name(line: bytes) -> str:
+def _model_name(line: bytes) -> str:
     try:
         return str(json.loads(line)["name"])
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, KeyError, RecursionError):  # another version's
         return "?"
 
 
 def damages(folder: Path) -> Iterator[str]:
-    """Return each line that holds no reply, as ``file:line: why``. Raises ``LLMEvalError`` where the store cannot be
-    read.
-    """
+    """Yield ``file:line: why`` for each line that holds no reply. Raises ``LLMEvalError`` as ``survey`` does."""
+    for path, file in _opened(folder):
+        for number, (_, line) in enumerate(lines_of(file), start=1):
+            try:
+                decode_line(line)
+            except ValueError as error:
+                yield f"{path}:{number}: {error}"
+
+
+def _opened(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Open each file of replies, but for those that another command removes meanwhile. Raises ``LLMEvalError``."""
     with _explained(folder):
         for path in data_files(folder):
             with suppress(FileNotFoundError), path.open("rb") as file:
-                for number, (_, line) in enumerate(lines_of(file), start=1):
-                    try:
-                        if line is None:
-                            raise ValueError("it is too long")
-                        decode_line(line)
-                    except ValueError as error:
-                        yield f"{path}:{number}: {error}"
+                yield path, file
 
 
-def clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> Cleared:
-    """Remove the entries that ``choose`` says, and leave the others in one file.
+def clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> Cleared:
+    """Remove the entries that ``choose`` names, and leave the others in one file.
 
     Replaced replies and damaged lines go in any case. A file that has grown since it was read stays. Several of these
     may work at once, and sessions may write meanwhile. Raises ``LLMEvalError``; then nothing is lost.
     """
     with _explained(folder):
-        for left in temporary_files(folder):
+        for left in data_files(folder, ".tmp"):
             with suppress(FileNotFoundError):
                 if time.time() - left.stat().st_mtime > _ABANDONED_AFTER_S:  # else another command may be writing it
                     left.unlink()
@@ -146,30 +131,17 @@ def clear(folder: Path, choose: Callable[[Survey], set[Entry]]) -> Cleared:
             kept = sorted(set(found.entries) - gone, key=lambda one: (str(one.path), one.offset))
             try:
                 if kept:
-                    _copy(kept, folder)
-            except _SourceGoneError:  # where its replies are now, only another look tells
+                    _write_file(folder, _lines(kept))
+            except FileNotFoundError:  # another command was faster: only another look tells where the replies are now
                 continue
-            num_grown = sum(not _removed(path, end, folder) for path, end in found.ends.items())
+            num_grown = sum(not _remove(path, end, folder) for path, end in found.ends.items())
             return Cleared(found=found, gone=gone, num_grown=num_grown)
     raise LLMEvalError(f"{folder}: other commands are changing it at the same time: run this again later")
 
 
-class _SourceGoneError(Exception):
-    """A file that was to be copied has been removed."""
-
-
-def _copy(entries: Sequence[Entry], folder: Path) -> None:
-    """Write a new file of these entries. Raises ``_SourceGoneError``, ``OSError``."""
-    _write_file(folder, _lines(entries))
-
-
-def _lines(entries: Sequence[Entry]) -> Iterator[bytes]:
+def _lines(entries: Sequence[StoreEntry]) -> Iterator[bytes]:
     for path, members in groupby(entries, key=lambda entry: entry.path):
-        try:
-            source = path.open("rb")
-        except FileNotFoundError:
-            raise _SourceGoneError from None
-        with source:
+        with path.open("rb") as source:
             for entry in members:
                 source.seek(entry.offset)
                 yield source.read(entry.size)
@@ -177,33 +149,32 @@ def _lines(entries: Sequence[Entry]) -> Iterator[bytes]:
 
 def _write_file(folder: Path, lines: Iterable[bytes]) -> None:
     """Write a new file of these lines. A process that is killed leaves a temporary one at the most."""
-    temporary = folder / new_name(".tmp")
+    temporary = new_path(folder, ".tmp")
     try:
         with create_file(temporary) as copy:
             for line in lines:
                 write_whole(copy, line)
             os.fsync(copy.fileno())
-        temporary.rename(folder / new_name())
+        temporary.rename(new_path(folder))
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
 
 
-def _removed(path: Path, end: int, folder: Path) -> bool:
-    """Return whether the file is gone, now or before; not where it has lines behind ``end``, as a session is writing to
-    it.
+def _remove(path: Path, end: int, folder: Path) -> bool:
+    """Remove a file, unless it has lines behind ``end``, as a session is writing to it. Return whether it is gone.
 
     A line that was written between the look and the removal is copied. A session sees at its next line that its file
     is gone, and writes that line to another one.
     """
     try:
         with path.open("rb") as file:
-            if any(True for _ in lines_of(file, end)):
+            if any(lines_of(file, end)):
                 return False
-            if os.name != "nt":  # where no open file can be removed, neither ours nor one that a session writes
+            if os.name != "nt":  # there no open file can be removed, neither ours nor one that a session writes
                 path.unlink()
-                if late := [line for _, line in lines_of(file, end) if line is not None]:
+                if late := [line for _, line in lines_of(file, end)]:
                     _write_file(folder, late)
                 return True
         path.unlink()
