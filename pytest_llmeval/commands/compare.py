@@ -10,7 +10,7 @@ from pytest_llmeval.commands.gate_options import add_baseline_options, add_outpu
 from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input, say
 from pytest_llmeval.data.garbage import without_collection
-from pytest_llmeval.gates.saved import decide_saved, read_fitting
+from pytest_llmeval.gates.saved import decide_saved, read_verified
 
 if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     check_no_input(options.output, [options.baseline, options.report])
     with without_collection():
-        baseline, report = read_fitting(options.baseline), read_fitting(options.report)
+        baseline, report = read_verified(options.baseline), read_verified(options.report)
         _tell_what_is_odd(options, baseline, report)
         results = decide_saved(report, gate_options(options, compares=True), baseline)
     return conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")

@@ -17,7 +17,7 @@ from pytest_llmeval.commands.gate_options import (
 from pytest_llmeval.commands.gate_output import conclude
 from pytest_llmeval.commands.output import check_no_input
 from pytest_llmeval.data.garbage import without_collection
-from pytest_llmeval.gates.saved import decide_saved, read_fitting
+from pytest_llmeval.gates.saved import decide_saved, read_verified
 
 __all__ = ["add_parser", "run"]
 
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
     with without_collection():
-        report = read_fitting(options.report, options.gate or ())
-        baseline = None if options.baseline is None else read_fitting(options.baseline)
+        report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
+        baseline = None if options.baseline is None else read_verified(options.baseline)
         results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
     nothing = (
         "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "

@@ -94,9 +94,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _warn(report: Report, path: Path) -> None:
     """Shows what the report says; a warning says where that does not agree with its records."""
-    from pytest_llmeval.reporting.report.recount import misfit
+    from pytest_llmeval.reporting.report.verify import report_problem
 
-    if problem := misfit(report, f"the report {path}"):
+    if problem := report_problem(report, f"the report {path}"):
         say("show", problem)
 
 

@@ -49,12 +49,12 @@ def run(options: argparse.Namespace) -> int:
             raise LLMEvalError(f"--output {page}: expected a name that ends in .html")
         if options.output is None and page.exists() and not _is_page(page):
             raise LLMEvalError(f"{page} exists, and is no page of a report: name another file with --output")
-        from pytest_llmeval.reporting.report.recount import misfit
+        from pytest_llmeval.reporting.report.verify import report_problem
         from pytest_llmeval.reporting.storage.report_file import read_report
         from pytest_llmeval.reporting.writers.html.page import write_html
 
         report = read_report(options.report)
-        if problem := misfit(report, f"the report {options.report}"):
+        if problem := report_problem(report, f"the report {options.report}"):
             say(options.command, problem)
             report = replace(report, problems=(*report.problems, problem))
         write_html(report, page)

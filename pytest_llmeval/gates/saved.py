@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.suites.format.gate_rules import GivenGate
 
-__all__ = ["decide_saved", "read_fitting"]
+__all__ = ["decide_saved", "read_verified"]
 
 
-def read_fitting(path: Path, gates: Sequence[GivenGate] = ()) -> Report:
-    """The report in a file, with its metrics computed from its records anew.
+def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Report:
+    """Read a report with the numbers that gates use computed from its records.
 
-    ``gates`` are what will be decided on it, beside those of its own suites. Raises ``ReportError``, also where the
-    report's numbers are not those of its records.
+    ``gates`` are what will be decided on it: None for no threshold, none of them for those of its own suites. Raises
+    ``ReportError``, also for a report that is not as it was written.
     """
-    from pytest_llmeval.reporting.report.recount import fitting
+    from pytest_llmeval.reporting.report.verify import verify_report
     from pytest_llmeval.reporting.storage.report_file import read_report
     from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
 
     report = read_report(path)
-    rules = [gate.rule for gate in gates]
-    for text in (text for suite in report.suites for text in suite.info.gates):
-        with suppress(GateRuleError):
-            rules.append(GateRule.parse(text))
-    subjects = [rule.subject for rule in rules if rule.bound != "value"]
+    rules = [gate.rule for gate in gates or ()]
+    if gates is not None and not gates:
+        for text in (text for suite in report.suites for text in suite.info.gates):
+            with suppress(GateRuleError):
+                rules.append(GateRule.parse(text))
     names = {name for suite in report.suites for name in suite.summary.metrics}
-    bounds_of = [name for name in names if any(subject.endswith(name) for subject in subjects)]
-    return fitting(report, f"the report {path}", bounds_of=bounds_of)
+    bounds_of = [name for name in names if any(rule.subject.endswith(name) for rule in rules)]
+    return verify_report(report, f"the report {path}", bounds_of=bounds_of)
 
 
 def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:

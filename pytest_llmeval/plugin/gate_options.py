@@ -92,13 +92,13 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     path = baseline_path(config, settings)
     if path is None or baseline_key in config.stash:
         return
-    from pytest_llmeval.reporting.report.recount import fitting
+    from pytest_llmeval.reporting.report.verify import verify_report
     from pytest_llmeval.reporting.storage.report_file import read_report
 
     try:
         report = read_report(path)
         # Its records stay where they lie: they are needed when the session is over.
-        config.stash[baseline_key] = replace(fitting(report, f"the report {path}"), records=report.records)
+        config.stash[baseline_key] = replace(verify_report(report, f"the report {path}"), records=report.records)
     except LLMEvalError as error:
         raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.report.recount import misfit
+from pytest_llmeval.reporting.report.verify import report_problem
 from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.faults.disk_cases import DISK, Case
 from tests.faults.disk_project import NUM_SAMPLES
@@ -101,7 +101,7 @@ def _is_whole(path: Path) -> bool:
             case ".json":
                 report = read_report(path)
                 texts = [record.output for record in report.records]
-                return len(texts) in (NUM_SAMPLES, 5) and misfit(report, path.name) is None
+                return len(texts) in (NUM_SAMPLES, 5) and report_problem(report, path.name) is None
             case ".jsonl":
                 return len([json.loads(line) for line in path.read_text().splitlines()]) in (NUM_SAMPLES, 5)
             case ".csv":

@@ -47,7 +47,7 @@ import yaml
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.metrics.definitions import METRICS
-from pytest_llmeval.reporting.report.recount import misfit
+from pytest_llmeval.reporting.report.verify import report_problem
 from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.faults.hostile_session import PROGRESS, case_random
 from tests.faults.hostile_whole import whole_sessions
@@ -210,9 +210,9 @@ def judge_session(folder: Path, exit_code: int, output: str, num_records: int) -
 def _damages(folder: Path, num_records: int) -> Iterator[tuple[str, str]]:
     try:
         report = read_report(folder / "out.json")
-        misfitting = misfit(report, "out.json")
-        if misfitting is not None:
-            yield "damaged reports", misfitting
+        problem_found = report_problem(report, "out.json")
+        if problem_found is not None:
+            yield "damaged reports", problem_found
         if len(report.records) != num_records:
             yield "damaged reports", f"out.json has {len(report.records)} records, expected {num_records}"
         for suite in report.suites:

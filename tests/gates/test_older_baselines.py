@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.gates.saved import read_fitting
+from pytest_llmeval.gates.saved import read_verified
 from tests.support import REPOSITORY
 
 SCHEMA_2 = REPOSITORY / "tests" / "reporting" / "schema2"
@@ -141,6 +141,6 @@ def test_keys_are_as_they_were_but_for_the_hash_of_python_code(
 
 @pytest.mark.parametrize("name", ["report", "retrieval", "object", "function"])
 def test_reports_of_schema_2_are_read_and_fit_their_records(name: str) -> None:
-    report = read_fitting(SCHEMA_2 / f"{name}.json")
+    report = read_verified(SCHEMA_2 / f"{name}.json")
     assert report.schema == 2
     assert all(suite.summary.num_scored == 2 for suite in report.suites)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ from pytest_llmeval.reporting.report.summaries import average_suites, summarize_
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.types import JSON, EngineUse
 
-__all__ = ["make_record", "make_report", "reports"]
+__all__ = ["make_record", "make_report", "reports", "sealed"]
 
 
 def make_record(suite: str = "sums", id_: str = "s1", **values: Any) -> Record:
@@ -55,6 +57,12 @@ def make_report(records: list[Record], **values: Any) -> Report:
         "records": tuple(records),
     }
     return Report(**{**known, **values})
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a report with the digest that it should have: nobody can tell that it was changed."""
+    document = {key: value for key, value in document.items() if key != "digest"}
+    return {**document, "digest": hashlib.sha256(json.dumps(document).encode()).hexdigest()}
 
 
 # Any report, as far as its types say what it is. What JSON does not keep (tuples in it, NaN) is not in it.

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.storage.json_form import record_from_line
+from pytest_llmeval.reporting.storage.json_form import record_from_text
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from tests.properties import examples
-from tests.reporting.reports import make_record, make_report, reports
+from tests.reporting.reports import make_record, make_report, reports, sealed
 
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
 """Written by this plugin's version of commit 2ea00ca, the last with schema 1: two suites on two models."""
@@ -108,6 +108,7 @@ def test_unknown_keys_are_left_alone(path: Path) -> None:
             part["of a later version"] = [1]
 
     edited(path, add)
+    path.write_text(json.dumps(sealed(json.loads(path.read_bytes()))), encoding="utf-8")
     assert with_tuple(read_report(path)) == expected
 
 
@@ -354,11 +355,11 @@ def test_a_reformatted_report_that_is_too_large(path: Path, monkeypatch: pytest.
 def test_only_records_that_are_asked_for_are_parsed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def parse(line: bytes) -> Record | None:
-        parsed.append(json.loads(line)["id"])
-        return record_from_line(line)
+    def parse(text: bytes) -> Record | None:
+        parsed.append(json.loads(text)["id"])
+        return record_from_text(text)
 
-    monkeypatch.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_line", parse)
+    monkeypatch.setattr("pytest_llmeval.reporting.storage.disk_records.record_from_text", parse)
     report = read_report(path)
     assert parsed == []
     assert report.records[2].id == "s1"

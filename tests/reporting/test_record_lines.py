@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords, records_of_block
-from pytest_llmeval.reporting.storage.json_form import record_from_json, record_from_line, record_to_json
+from pytest_llmeval.reporting.storage.json_form import record_from_json, record_from_text, record_to_json
 from tests.properties import examples
 from tests.reporting.reports import make_record
 from tests.reporting.reports import records as made_records
@@ -34,7 +34,7 @@ _GOOD = {"suite": "s", "id": "1", "nodeid": "s.yaml::1", "status": "wrong", "val
 
 def both(text: str) -> None:
     """Compare the two ways on one line."""
-    fast = record_from_line(text.encode())
+    fast = record_from_text(text.encode())
     if fast is None:
         return
     slow = record_from_json(DECODER.decode(text))
@@ -66,7 +66,7 @@ def test_both_ways_agree(changes: dict[str, Any], whole: bool) -> None:
     ],
 )
 def test_what_is_unusual(text: str) -> None:
-    if record_from_line(text.encode()) is not None:
+    if record_from_text(text.encode()) is not None:
         both(text)
 
 
@@ -75,7 +75,7 @@ def test_what_the_plugin_writes_is_read_fast() -> None:
         suite="é", id="1", nodeid="n", status="correct", values={"accuracy": 1.0, "lost": math.nan}, choices=("a", "b")
     )
     text = record_to_json(record)
-    assert record_from_line(text.encode()) is not None
+    assert record_from_text(text.encode()) is not None
     both(text)
 
 
@@ -157,7 +157,7 @@ def test_records_on_disk_are_read_without_their_texts_as_one_by_one(tmp_path: Pa
         line = record_to_json(record).encode()
         if kind == "journal":
             lines += [b'{"engine": {}}\n'] * (number % 3 == 0)
-            line = RECORD_PREFIX.encode() + line + b"}"
+            line = RECORD_PREFIX + line + b"}"
         offsets.append(sum(map(len, lines)))
         lines.append(line + (b"\n" if kind == "journal" or number == 99 else b",\n"))
     path.write_bytes(b"".join(lines))

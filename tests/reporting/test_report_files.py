@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.json_form import head_to_json
-from pytest_llmeval.reporting.storage.report_file import _lines
+from pytest_llmeval.reporting.storage.report_file import _pieces
 from pytest_llmeval.reporting.writers.targets import check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
 
@@ -191,7 +191,7 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_the_head_is_what_json_writes(value: object) -> None:
     made = report(options={"value": value, "few": 1, "none": {}}, judges=(), problems=("ä",))
-    text = "".join(_lines(made))
+    text = b"".join(_pieces(made)).decode()
     expected = json.dumps(head_to_json(made), indent=1).removesuffix("\n}") + ',\n "records": ['
     assert text.startswith(expected)
     assert json.loads(text)["options"] == head_to_json(made)["options"]

@@ -38,9 +38,9 @@ from pytest_llmeval.reporting.report.merge_checks import (
     without_missing,
 )
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.recount import fitting
 from pytest_llmeval.reporting.report.report import Report, Selected, SuiteReport, use_of_model
 from pytest_llmeval.reporting.report.served import mixtures
+from pytest_llmeval.reporting.report.verify import verify_report
 from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = ["ChainedRecords", "merge_reports"]
@@ -95,7 +95,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     reports = [report for _, report in parts]
     options = _merged_options(reports, shards)
     compared = compared_models(replace(reports[0], options=options))
-    groups = _grouped_records([(name, fitting(report, f"the report {name}")) for name, report in parts], compared)
+    groups = _grouped_records([(name, verify_report(report, f"the report {name}")) for name, report in parts], compared)
     if shards is not None and shards.missing and not partial:
         raise ReportError(f"{missing_problem(shards)}: give these too, or --partial to merge what there is")
     lacking = [*uncollected(parts), *ends_badly(parts)]

@@ -23,6 +23,7 @@ from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws
 
 __all__ = [
     "SCHEMA_VERSION",
+    "SINCE_DIGEST",
     "Averages",
     "Comparison",
     "PerSample",
@@ -40,6 +41,9 @@ __all__ = [
 
 SCHEMA_VERSION = 3
 """Grows when a reader of older reports would misread newer ones."""
+
+SINCE_DIGEST = 3
+"""The first schema whose reports have a digest of all that they say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +264,8 @@ class Report:
     those of a session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when
     it was made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are
     the models that scorers asked: ``role``, what is known of each as of ``models``, and of those behind servers
-    ``use``. ``store`` is None for a session without one.
+    ``use``. ``store`` is None for a session without one. ``altered`` is no part of a report's file: it says how the
+    reader of a file knows that it is not as it was written.
     """
 
     schema: int = SCHEMA_VERSION
@@ -283,6 +288,7 @@ class Report:
     gates: tuple[GateResult, ...] = ()
     store: StoreUse | None = None
     records: Sequence[Record] = field(repr=False)
+    altered: str | None = None
 
     def better_by_suite(self) -> dict[str, Mapping[str, str]]:
         """Which way is better of the metrics that each suite names and that are not known here."""

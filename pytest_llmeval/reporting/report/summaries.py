@@ -28,13 +28,13 @@ from pytest_llmeval.types import EngineUse, Score
 __all__ = [
     "average_suites",
     "compare_models",
-    "cost_of",
     "given_clusters",
     "grouped",
     "limits_of",
     "records_by_category",
     "summarize_suite",
     "summary_of",
+    "with_sums",
 ]
 
 
@@ -73,19 +73,13 @@ def summarize_suite(
     by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
-    return SuiteReport(
+    found = SuiteReport(
         info=replace(info, metrics=names),
         summary=summary_of(records, metrics, num_expected),
         categories={name: summary_of(by_name[name], own, len(by_name[name])) for name, own in parts.items()},
         macro=macro_average(parts.values(), limits),
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
-        num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
-        num_tokens=sum(record.num_tokens for record in records),
-        seconds=math.fsum(record.seconds for record in records),
-        num_judge_requests=sum(record.num_judge_requests for record in records),
-        num_judge_tokens=sum(record.num_judge_tokens for record in records),
-        judge_seconds=math.fsum(record.judge_seconds for record in records),
         engine=engine,
         reliability=reliability(scores) if "ece" in names else None,
         latency=percentiles([record.seconds for record in timed]),
@@ -93,14 +87,28 @@ def summarize_suite(
             [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
         ),
         phases=_phases(records),
-        cost=cost_of(records),
         num_priced=sum(record.cost is not None for record in records),
         per_sample=_per_sample([record for record in records if record.status != "unscored"]),
         distributions=distributions(scores, metrics),
     )
+    return with_sums(found, records)
 
 
-def cost_of(records: Iterable[Record]) -> float | None:
+def with_sums(suite: SuiteReport, records: Sequence[Record]) -> SuiteReport:
+    """Return the suite with the sums of its records' tokens, seconds and costs."""
+    return replace(
+        suite,
+        num_prompt_tokens=sum(record.num_prompt_tokens for record in records),
+        num_tokens=sum(record.num_tokens for record in records),
+        seconds=math.fsum(record.seconds for record in records),
+        num_judge_requests=sum(record.num_judge_requests for record in records),
+        num_judge_tokens=sum(record.num_judge_tokens for record in records),
+        judge_seconds=math.fsum(record.judge_seconds for record in records),
+        cost=_cost_of(records),
+    )
+
+
+def _cost_of(records: Iterable[Record]) -> float | None:
     """The sum over those that have one; None where none has."""
     costs = [record.cost for record in records if record.cost is not None]
     return math.fsum(costs) if costs else None
@@ -110,7 +118,7 @@ def _per_sample(records: Sequence[Record]) -> PerSample | None:
     n, num_priced = len(records), sum(record.cost is not None for record in records)
     if not n:
         return None
-    cost = cost_of(records)
+    cost = _cost_of(records)
     counted = [record for record in records if record.num_prompt_tokens + record.num_tokens > 0]
     return PerSample(
         n=n,

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import OF_ANY_JSON, Record, remove_texts, without_texts
-from pytest_llmeval.reporting.storage.json_form import plain_schema, record_from_json, record_from_line
+from pytest_llmeval.reporting.storage.json_form import plain_schema, record_from_json, record_from_text, record_to_json
 
 __all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state", "records_at", "records_of_block"]
 
@@ -85,7 +85,7 @@ def _of_type(hint: Any) -> CoreSchema:
 FileState: TypeAlias = tuple[int, int, int]
 """What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
 
-RECORD_PREFIX = '{"record": '
+RECORD_PREFIX = b'{"record": '
 """What a journal has before a record on its line."""
 
 _BUFFER_BYTES = 1 << 18
@@ -179,19 +179,20 @@ class DiskRecords(Sequence[Record]):
             return b"".join(file.readline() for _ in places)
         return file.read(self._offsets[after] - self._offsets[first])
 
-    def texts(self, encode: Callable[[Record], str]) -> Iterator[str]:
-        """Each record as ``encode`` writes it. A line whose checksum is known, and right, is not read and encoded
-        again: it holds what ``encode`` wrote.
+    def texts(self) -> Iterator[bytes]:
+        """Yield each record as ``record_to_json`` writes it.
+
+        A line whose checksum is known, and right, is not read and encoded again: it holds that text.
         """
 
-        def text(file: BinaryIO, place: int) -> str:
+        def text(file: BinaryIO, place: int) -> bytes:
             file.seek(self._offsets[place])
             line = file.readline() if self._checksums else b""
             if line and zlib.crc32(line) == self._checksums[place]:
-                return line.decode("ascii").removeprefix(RECORD_PREFIX).removesuffix("}\n")
-            return encode(self._read(file, place))
+                return _record_text(line)
+            return _encoded(self._read(file, place))
 
-        return self._each(encode, text)
+        return self._each(_encoded, text)
 
     def _each(self, of_kept: Callable[[Record], T], of_line: Callable[[BinaryIO, int], T]) -> Iterator[T]:
         with self._reading() as file:
@@ -221,14 +222,36 @@ class DiskRecords(Sequence[Record]):
     def _read(self, file: BinaryIO, place: int) -> Record:
         offset = self._offsets[place]
         file.seek(offset)
-        line = file.readline()
-        if (found := record_from_line(line.strip().removesuffix(b","))) is not None:
-            return found
         try:
-            return record_from_json(DECODER.decode(line.decode().strip().removesuffix(",")))
+            return record_from_line(file.readline())
         except (ValueError, RecursionError) as error:
             number = _line_number(self._path, offset)
             raise ReportError(f"cannot read the {self._what} {self._path}:{number}: {error}") from None
+
+
+def record_from_line(line: bytes) -> Record:
+    """Return the record on a line of a report or of a journal. Raises ``ValueError`` and ``RecursionError``."""
+    text = _record_text(line)
+    if (found := record_from_text(text)) is not None:
+        return found
+    return record_from_json(DECODER.decode(text.decode()))
+
+
+def _record_text(line: bytes) -> bytes:
+    """Return the JSON of a record without what stands around it on its line."""
+    text = line.strip()
+    if text.startswith(RECORD_PREFIX):
+        return text[len(RECORD_PREFIX) : -1]
+    return text.removesuffix(b",")
+
+
+def _encoded(record: Record) -> bytes:
+    return record_to_json(record).encode("ascii")
+
+
+def record_texts(records: Sequence[Record]) -> Iterator[bytes]:
+    """Yield the JSON of each record, read or made when it is its turn."""
+    return records.texts() if isinstance(records, DiskRecords) else map(_encoded, records)
 
 
 def records_at(records: Sequence[Record], places: Sequence[int]) -> Iterable[Record]:

@@ -26,7 +26,13 @@ from pytest_llmeval.reporting.report.groups import Group, compared_models
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report
 from pytest_llmeval.reporting.report.summaries import grouped
-from pytest_llmeval.reporting.storage.disk_records import DECODER, RECORD_PREFIX, DiskRecords, file_state
+from pytest_llmeval.reporting.storage.disk_records import (
+    DECODER,
+    RECORD_PREFIX,
+    DiskRecords,
+    file_state,
+    record_from_line,
+)
 from pytest_llmeval.reporting.storage.json_form import (
     DamagedPart,
     finite,
@@ -80,7 +86,7 @@ class Journal:
         self._file, self._reader, self.path = _opened(path)
         # Keys as a report's, in its order: schema and created tell what file this is.
         known = {"schema": SCHEMA_VERSION, "created": None, **head, "journal": JOURNAL_VERSION}
-        if not self._add_line(json.dumps(finite(known))):
+        if not self._add_line(_line(finite(known))):
             self.close(discard=True)
             raise ReportError(str(self._problem))
 
@@ -89,7 +95,7 @@ class Journal:
 
     def add_fact(self, kind: Kind, value: object) -> None:
         """What is known beside records, in the form in which ``read_journal`` takes it; the later one is right."""
-        self._add_line(json.dumps({kind: finite(value)}))
+        self._add_line(_line({kind: finite(value)}))
 
     def add(self, record: Record) -> int:
         """Write a record; its place, from 0. Once this has returned, the death of this process does not lose it.
@@ -99,8 +105,8 @@ class Journal:
         """
         place = len(self._offsets)
         self._offsets.append(self._end)
-        line = RECORD_PREFIX + record_to_json(record) + "}"
-        self._checksums.append(zlib.crc32(line.encode("ascii") + b"\n"))
+        line = RECORD_PREFIX + record_to_json(record).encode("ascii") + b"}\n"
+        self._checksums.append(zlib.crc32(line))
         if not self._add_line(line):
             self._kept[place] = without_texts(record)
             if not self._is_reported:
@@ -137,10 +143,10 @@ class Journal:
             with suppress(OSError):
                 self.path.unlink()
 
-    def _add_line(self, text: str) -> bool:
+    def _add_line(self, line: bytes) -> bool:
         if self._problem is not None:
             return False
-        data = memoryview(text.encode("ascii") + b"\n")
+        data = memoryview(line)
         try:
             written = 0
             while written < len(data):
@@ -157,6 +163,10 @@ class Journal:
             return False
         self._end += len(data)
         return True
+
+
+def _line(value: JSON) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"
 
 
 def journal_path(report: Path, *, is_folder: bool = False) -> Path:
@@ -215,6 +225,9 @@ class _Found:
     expected: dict[Group, int] = field(default_factory=dict)
     records: dict[tuple[str, str | None, str], tuple[int, Record]] = field(default_factory=dict)
 
+    def add_record(self, offset: int, record: Record) -> None:
+        self.records[record.suite, record.model, record.id] = (offset, without_texts(record))
+
     def use(self, role: str, name: str) -> dict[str, JSON]:
         """What all processes have sent to a model behind a server; the role is empty of one that is evaluated."""
         return asdict(sum(self.uses[role, name].values(), ServerUse()))
@@ -236,6 +249,9 @@ def read_journal(path: Path) -> Report:
     head: dict[str, Any] = {}
     for number, (offset, line) in enumerate(_lines(path), 1):
         try:
+            if number > 1 and line.startswith(RECORD_PREFIX):
+                found.add_record(offset, record_from_line(line))
+                continue
             data = DECODER.decode(line.decode())
             if number == 1:
                 head = data
@@ -291,8 +307,7 @@ def _take(found: _Found, offset: int, data: object) -> None:
         raise ValueError(f"found {describe_value(value)}, expected a {kind}")
     match kind:
         case "record":
-            record = without_texts(record_from_json(value))
-            found.records[record.suite, record.model, record.id] = (offset, record)
+            found.add_record(offset, record_from_json(value))
         case "suite":
             info = part_from_json(SuiteInfo, value, kind)
             found.infos[info.name] = info

@@ -30,7 +30,7 @@ __all__ = [
     "part_from_json",
     "plain_schema",
     "record_from_json",
-    "record_from_line",
+    "record_from_text",
     "record_to_json",
     "report_from_json",
 ]
@@ -50,7 +50,7 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
     """
     if "suites" not in data:
         raise DamagedPart("suites: there are none, expected a list")
-    report = part_from_json(Report, {**data, "records": records})
+    report = part_from_json(Report, {**data, "records": records, "altered": None})
     for number, model in enumerate(report.models):
         if not isinstance(model.get("name"), str):
             raise DamagedPart(f"models[{number}].name: found {describe(model.get('name'))}, expected text")
@@ -73,15 +73,15 @@ def record_from_json(data: Any) -> Record:
     return part_from_json(Record, data)
 
 
-def record_from_line(line: bytes) -> Record | None:
+def record_from_text(text: bytes) -> Record | None:
     """The record that ``record_from_json`` makes of a line of JSON, in half the time; None where that is to decide.
 
     It is for a line with anything unusual: an error, which it words, NaN and infinity, and the form of a journal.
     """
-    if b"NaN" in line or b"Infinity" in line:
+    if b"NaN" in text or b"Infinity" in text:
         return None
     try:
-        found = _validator(Record).validate_json(line)
+        found = _validator(Record).validate_json(text)
     except ValidationError:
         return None
     return found if isinstance(found, Record) else None
@@ -250,7 +250,7 @@ def head_to_json(report: Report) -> dict[str, JSON]:
     return {name: finite(getattr(report, name)) for name in HEAD}
 
 
-HEAD = tuple(field.name for field in fields(Report) if field.name != "records")
+HEAD = tuple(field.name for field in fields(Report) if field.name not in ("records", "altered"))
 
 
 def record_to_json(record: Record) -> str:

@@ -1,26 +1,30 @@
-"""Reads reports from disk: the current schema, those before it, and journals of runs that were killed."""
+"""Report files: one JSON document with a record on each line, and with a digest of all that it says at its end.
+
+Reports of earlier schemas are read, and the journals of sessions that were killed.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report
-from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state
+from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, SINCE_DIGEST, Report
+from pytest_llmeval.reporting.storage.atomic_write import atomic_path
+from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state, record_texts
 from pytest_llmeval.reporting.storage.journal import is_journal, read_journal
 from pytest_llmeval.reporting.storage.json_form import (
     HEAD,
     DamagedPart,
     indented,
     record_from_json,
-    record_to_json,
     report_from_json,
 )
 from pytest_llmeval.text.wording import describe
@@ -33,40 +37,93 @@ _MAX_FIRST_BYTES = 1 << 24
 _MAX_WHOLE_BYTES = 256_000_000
 """A report that was reformatted has to be held in memory as a whole."""
 
+_DIGEST = "digest"
+_SINCE_DIGEST = (_DIGEST, "selection")
+"""Keys of a report that came with schema ``SINCE_DIGEST``."""
+
 
 def write_report(report: Report, path: Path) -> None:
     """Write the report: ``path`` holds the old content or all of the new, never a part. Raises ``ReportError``.
 
     Records are taken one by one, so that they may lie on disk.
     """
-    with atomic_write(path) as file:
-        file.writelines(_lines(report))
+    with atomic_path(path) as temporary, temporary.open("wb", buffering=_BUFFER_BYTES) as file:
+        file.writelines(_pieces(report))
 
 
 def write_jsonl(report: Report, path: Path) -> None:
     """Write each record as one line of ASCII JSON, as the JSON report has it. Raises ``ReportError``."""
-    with atomic_write(path) as file:
-        file.writelines(record_to_json(record) + "\n" for record in report.records)
+    with atomic_path(path) as temporary, temporary.open("wb", buffering=_BUFFER_BYTES) as file:
+        file.writelines(text + b"\n" for text in record_texts(report.records))
 
 
-def _lines(report: Report) -> Iterator[str]:
-    """The report as JSON, one record a line, so that it can be read line by line."""
-    yield "{"
+def _pieces(report: Report) -> Iterator[bytes]:
+    """Yield the report as JSON, with a record on each line, and with the digest of all the rest at its end."""
+    digest = _Digest()
+    yield b"{"
     for name in HEAD:
         value = getattr(report, name)
-        yield f"\n {_quoted(name)}: "
+        yield f"\n {_quoted(name)}: ".encode("ascii")
         if isinstance(value, list | tuple) and value:  # suites, one at a time: there may be thousands
+            digest.begin_list(name)
             for place, item in enumerate(value):
-                yield ("," if place else "[") + "\n  " + indented(item, "\n  ")
-            yield "\n ],"
+                text = indented(item, "\n  ")
+                digest.add_item(_compact(json.loads(text)))
+                yield f"{',' if place else '['}\n  {text}".encode("ascii")
+            digest.end_list()
+            yield b"\n ],"
         else:
-            yield indented(value, "\n ") + ","
-    yield '\n "records": ['
-    records = report.records
-    texts = records.texts(record_to_json) if isinstance(records, DiskRecords) else map(record_to_json, records)
-    for place, text in enumerate(texts):
-        yield ("," if place else "") + "\n  " + text
-    yield "\n ]\n}\n"
+            text = indented(value, "\n ")
+            digest.add(name, json.loads(text))
+            yield f"{text},".encode("ascii")
+    yield b'\n "records": ['
+    digest.begin_list("records")
+    for place, line in enumerate(record_texts(report.records)):
+        digest.add_item(line)
+        yield (b",\n  " if place else b"\n  ") + line
+    digest.end_list()
+    yield f'\n ],\n "digest": "{digest.hexdigest()}"\n}}\n'.encode("ascii")
+
+
+class _Digest:
+    """The SHA-256 of a report without its key ``digest``, as ``json.dumps`` writes it, taken piece by piece.
+
+    Indentation, line ends and escapes make no difference to it; the order of keys does.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256(b"{")
+        self._before_key = b""
+        self._before_item = b""
+
+    def add(self, name: str, value: object) -> None:
+        """Add a key with its value, as ``json.loads`` gives it."""
+        self._hash.update(self._before_key + _compact(name) + b": " + _compact(value))
+        self._before_key = b", "
+
+    def begin_list(self, name: str) -> None:
+        """Add a key whose value is a list; the items follow, then ``end_list``."""
+        self._hash.update(self._before_key + _compact(name) + b": [")
+        self._before_key, self._before_item = b", ", b""
+
+    def add_item(self, text: bytes) -> None:
+        """Add an item of the list that was begun, as ``json.dumps`` writes it."""
+        self._hash.update(self._before_item)
+        self._hash.update(text)
+        self._before_item = b", "
+
+    def end_list(self) -> None:
+        """End the list that was begun."""
+        self._hash.update(b"]")
+
+    def hexdigest(self) -> str:
+        """End the report, and return its digest."""
+        self._hash.update(b"}")
+        return self._hash.hexdigest()
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value).encode("ascii")
 
 
 def read_report(path: Path) -> Report:
@@ -103,7 +160,7 @@ def read_report(path: Path) -> Report:
 def _by_line(path: Path, file: BinaryIO, first: bytes) -> Report | None:
     """Read a report as ``write_report`` lays it out: a head, and every record on a line. None for another layout.
 
-    Only the head is parsed. ``ReportError`` where the file ends before the report does.
+    Of records only the digest is computed. Raises ``ReportError`` if the file ends before the report does.
     """
     state = file_state(file.fileno())
     lines, end = [first], len(first)
@@ -114,26 +171,45 @@ def _by_line(path: Path, file: BinaryIO, first: bytes) -> Report | None:
         lines.append(line)
     else:
         return None
+    try:
+        head = DECODER.decode(b"".join(lines).decode().rstrip().removesuffix(",") + "}")
+    except (ValueError, RecursionError):
+        return None
+    digest = _Digest()
+    for name, value in head.items():
+        digest.add(name, value)
+    digest.begin_list("records")
     offsets = array("Q")
     num_lines = len(lines) + 1
     for line in file:
         num_lines += 1
         text = line.strip()
-        if text == b"]" and file.read().strip() == b"}":
+        if text in (b"]", b"],") and (tail := _tail(file.read(), is_open=text == b"],")) is not None:
             break
-        if not text.endswith((b"}", b"},")) and not line.endswith(b"\n"):
+        if not text.endswith((b"}", b"},", b"],")) and not line.endswith(b"\n"):
             raise ReportError(_cut_off(path, num_lines))
-        if not line.startswith(b"  {") or not text.endswith((b"}", b"},")) or text == b"{}":
+        text = text.removesuffix(b",")
+        if not line.startswith(b"  {") or not text.endswith(b"}") or text == b"{}":
             return None
+        digest.add_item(text)
         offsets.append(end)
         end += len(line)
     else:
         raise ReportError(_cut_off(path, num_lines))
+    digest.end_list()
+    records = DiskRecords(path, offsets, state=state, are_together=True)
+    return _report(path, {**head, **tail}, records, digest.hexdigest())
+
+
+def _tail(text: bytes, *, is_open: bool) -> Mapping[str, Any] | None:
+    """Return what a report has after its records, or None if that is neither its end nor its digest alone."""
+    if not is_open:
+        return {} if text.strip() == b"}" else None
     try:
-        head = DECODER.decode(b"".join(lines).decode().rstrip().removesuffix(",") + "}")
+        found = DECODER.decode("{" + text.decode("ascii"))
     except (ValueError, RecursionError):
         return None
-    return _report(path, head, DiskRecords(path, offsets, state=state, are_together=True))
+    return found if isinstance(found, dict) and found.keys() == {_DIGEST} else None
 
 
 def _whole(path: Path, file: BinaryIO) -> Report:
@@ -173,15 +249,39 @@ def _whole(path: Path, file: BinaryIO) -> Report:
             records.append(record_from_json(data))
         except ValueError as error:
             raise ReportError(f"cannot read the report {path}: records[{number}]: {error}") from None
-    return _report(path, head, tuple(records))
+    return _report(path, head, tuple(records), _digest_of(head))
 
 
-def _report(path: Path, head: Mapping[str, Any], records: Sequence[Record]) -> Report:
+def _digest_of(document: Mapping[str, Any]) -> str:
+    digest = _Digest()
+    for name, value in document.items():
+        if isinstance(value, list):  # item by item: the text of all records at once would take as much memory again
+            digest.begin_list(name)
+            for item in value:
+                digest.add_item(_compact(item))
+            digest.end_list()
+        elif name != _DIGEST:
+            digest.add(name, value)
+    return digest.hexdigest()
+
+
+def _report(path: Path, head: Mapping[str, Any], records: Sequence[Record], digest: str) -> Report:
     _check_schema(path, head)
     try:
-        return report_from_json(head, records)
+        report = report_from_json(head, records)
     except DamagedPart as error:
         raise ReportError(f"cannot read the report {path}: {error}") from None
+    return replace(report, altered=_altered(head, digest))
+
+
+def _altered(head: Mapping[str, Any], digest: str) -> str | None:
+    """Return how it is known that a report is not as it was written, or None."""
+    if head["schema"] < SINCE_DIGEST:
+        newer = [name for name in _SINCE_DIGEST if name in head]
+        return f"its schema is {head['schema']}, and it has {newer[0]!r}, which is newer" if newer else None
+    if _DIGEST not in head:
+        return "it has no digest"
+    return None if head[_DIGEST] == digest else "its digest is not the one of its contents"
 
 
 def _check_schema(path: Path, head: object) -> None:
