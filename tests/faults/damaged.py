@@ -8,17 +8,41 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.faults.ways import Content, Reports, Way, Wrong, model, project
+from tests.reporting.reports import sealed
 
 __all__ = ["reports"]
 
 
 def _edited(edit: Callable[[Any], Any], name: str = "good") -> Content:
-    """A report with something changed by hand; ``edit`` may return another document."""
+    """A report with something changed by hand."""
 
     def make(known: Reports) -> str:
         document = json.loads(known[name])
-        changed = edit(document)
-        return json.dumps(document if changed is None else changed)
+        edit(document)
+        return json.dumps(document)
+
+    return make
+
+
+def _lowered(edit: Callable[[Any], Any], name: str = "good") -> Content:
+    """A report with something changed by hand that says that it is of schema 2, which has no digest."""
+
+    def make(known: Reports) -> str:
+        document = json.loads(known[name])
+        edit(document)
+        del document["digest"], document["selection"]
+        return json.dumps({**document, "schema": 2})
+
+    return make
+
+
+def _sealed(edit: Callable[[Any], Any], name: str = "good") -> Content:
+    """A report with something changed by hand, and with the digest of what it is then."""
+
+    def make(known: Reports) -> str:
+        document = json.loads(known[name])
+        edit(document)
+        return json.dumps(sealed(document))
 
     return make
 
@@ -61,7 +85,31 @@ def _only_right(document: Any) -> None:
 
 _SUMMARY = ("suites", 0)
 
+_EDITS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a record less": (_removed("records", 0), "good"),
+    "all but the right ones removed": (_only_right, "half"),
+    "each record twice": (_twice, "good"),
+    "a record of another suite": (_set("records", 0, "suite", value="other"), "good"),
+    "two records of one id": (_set("records", 0, "id", value="s2"), "good"),
+    "all said to be right": (_all_correct, "half"),
+    "an edited accuracy": (_set(*_SUMMARY, "metrics", "accuracy", "value", value=1.0), "half"),
+    "an edited count": (_set(*_SUMMARY, "num_scored", value=6), "half"),
+    "fewer expected": (_set(*_SUMMARY, "num_expected", value=6), "half"),
+    "an edited value": (_set("records", 1, "values", "accuracy", value=1.0), "half"),
+    "an infinite value": (_set("records", 1, "values", "accuracy", value=1e999), "good"),
+    "a value that is a text": (_set("records", 1, "values", "accuracy", value="1.0"), "good"),
+    "another metric": (_set(*_SUMMARY, "metrics", value={}), "good"),
+    "another category": (_set("records", 0, "category", value="easier"), "good"),
+    "another fingerprint": (_set("records", 0, "fingerprint", value="0" * 64), "good"),
+}
+"""Edits of numbers and records, with the report that is edited."""
+
 UNREADABLE: dict[str, Content] = {
+    **{name: _edited(*edit) for name, edit in _EDITS.items()},
+    **{f"{name}, of a lower schema": _lowered(*edit) for name, edit in _EDITS.items()},
+    "a lower schema": _edited(_set("schema", value=2)),
+    "no digest": _edited(_removed("digest")),
+    "another digest": _edited(_set("digest", value="0" * 64)),
     "empty": "",
     "blank": "\n\n",
     "a folder": None,
@@ -100,21 +148,6 @@ UNREADABLE: dict[str, Content] = {
     "records of another kind": _edited(_set("records", value={"s1": "correct"})),
     "a record that is none": _edited(_set("records", 0, value=None)),
     "a status of its own": _edited(_set("records", 0, "status", value="right")),
-    "a record less": _edited(_removed("records", 0)),
-    "all but the right ones removed": _edited(_only_right, "half"),
-    "each record twice": _edited(_twice),
-    "a record of another suite": _edited(_set("records", 0, "suite", value="other")),
-    "two records of one id": _edited(_set("records", 0, "id", value="s2")),
-    "all said to be right": _edited(_all_correct, "half"),
-    "an edited accuracy": _edited(_set(*_SUMMARY, "metrics", "accuracy", "value", value=1.0), "half"),
-    "an edited count": _edited(_set(*_SUMMARY, "num_scored", value=6), "half"),
-    "fewer expected": _edited(_set(*_SUMMARY, "num_expected", value=6), "half"),
-    "an edited value": _edited(_set("records", 1, "values", "accuracy", value=1.0), "half"),
-    "an infinite value": _edited(_set("records", 1, "values", "accuracy", value=1e999)),
-    "a value that is a text": _edited(_set("records", 1, "values", "accuracy", value="1.0")),
-    "another metric": _edited(_set(*_SUMMARY, "metrics", value={})),
-    "another category": _edited(_set("records", 0, "category", value="easier")),
-    "another fingerprint": _edited(_set("records", 0, "fingerprint", value="0" * 64)),
 }
 """What is no report, or one that contradicts itself: refused wherever a report is taken."""
 
@@ -204,16 +237,16 @@ _SAVED: dict[str, tuple[tuple[str, ...], dict[str, Content]]] = {
     "merge, another number": (
         ("merge", "a.json", "shard2.json", "-o", "m.json"),
         {
-            "a.json": _edited(_set("options", "shard", value="1/3"), "shard1"),
+            "a.json": _sealed(_set("options", "shard", value="1/3"), "shard1"),
             **_of("shard2"),
         },
     ),
     "merge, a part that failed": (
         ("merge", "a.json", "shard2.json", "-o", "m.json"),
-        {"a.json": _edited(_set("num_failed_tests", value=3), "shard1"), **_of("shard2")},
+        {"a.json": _sealed(_set("num_failed_tests", value=3), "shard1"), **_of("shard2")},
     ),
     "merge, a part that ended in error": (
         ("merge", "a.json", "shard2.json", "-o", "m.json"),
-        {"a.json": _edited(_set("exit_code", value=3), "shard1"), **_of("shard2")},
+        {"a.json": _sealed(_set("exit_code", value=3), "shard1"), **_of("shard2")},
     ),
 }
