@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.targets import several_or_one, target_texts
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
 from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name

@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.recognize import is_task_file

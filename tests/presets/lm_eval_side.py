@@ -15,7 +15,7 @@ import lm_eval
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

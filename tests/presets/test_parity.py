@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets, load_preset
 from tests.presets import rows

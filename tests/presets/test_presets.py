@@ -11,7 +11,7 @@ import yaml
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import contradiction
 from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset, with_preset

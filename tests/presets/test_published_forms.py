@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from tests.presets import rows
 from tests.presets.conftest import Load
 

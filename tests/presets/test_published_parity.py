@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 from tests.presets.lm_eval_side import Peer, Row, arguments_of, comparable, values_of
 from tests.support import REPOSITORY

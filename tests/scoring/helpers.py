@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, Sample, Score
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 
 __all__ = ["Row", "evaluation", "lm_eval_task", "needs_lm_eval"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper, reply_request
-from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.make import make_scorer
 from pytest_llmeval.scoring.scorers.python.checked import CheckedScorer
 from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite

@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.metrics.summary import names_in, summarize
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Scorer, SettingsError
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch, pass_at_k, pass_hat_k
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
 from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings, MassSettings
 from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.base import ScorerWrapper
-from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scoring.mathematics import scorer as mathematics
 from pytest_llmeval.scoring.scorers.references import reference_scorer
 from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
@@ -131,7 +131,7 @@ def test_prompts_are_rendered_once_as_far_as_memory_goes(tmp_path: Path, monkeyp
         rendered.append(sample.id)
         return render_prompt(suite, sample, *others)
 
-    monkeypatch.setattr("pytest_llmeval.scoring.evaluation.render_prompt", counting)
+    monkeypatch.setattr("pytest_llmeval.evaluation.evaluation.render_prompt", counting)
     plain = Evaluation(suite)
     prompts = [str(plain.question(sample).prompt) for sample in suite.samples]
     rendered.clear()

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 
 ROWS = [{"ask": f"Word {place}?", "options": ["a", "b"], "answer": place % 2, "note": "x"} for place in range(12)]
@@ -165,7 +165,7 @@ def test_the_words_in_which_a_judge_is_asked_are_a_part(
     rows = [{**row, "first": "reply", "second": "reply"} for row in ROWS]
     suite, before = parts_of(tmp_path, changes, rows=rows)
     assert ("judge_prompt" in before) == asks
-    for module in ("pytest_llmeval.scoring.evaluation", "pytest_llmeval.scoring.judge.judged_scorer"):
+    for module in ("pytest_llmeval.evaluation.evaluation", "pytest_llmeval.scoring.judge.judged_scorer"):
         monkeypatch.setattr(f"{module}.PROMPT_VERSION", 1000)
     other, after = parts_of(tmp_path, changes, rows=rows)
     assert (suite != other) == asks

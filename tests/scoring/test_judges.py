@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scoring.scorers.replies.exact import ExactScorer
 from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
 from pytest_llmeval.suites.loading.loader import load_suite

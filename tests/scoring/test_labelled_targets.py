@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest
 from tests.scoring.lm_eval_task import evaluation
 

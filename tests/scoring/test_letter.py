@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.scorers.choices.letter import LetterScorer, first_upper, option_labels
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 
 ROWS = "".join(f"  - {{question: q{number}, choices: [red, green, blue], target: 0}}\n" for number in range(6))

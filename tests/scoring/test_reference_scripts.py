@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.loading.loader import load_suite
 
 CHINESE = "猫坐在垫子上睡了一整天。"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, draw_shots
 from pytest_llmeval.suites.loading.suite import Suite

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.loading.fewshot import draw_shots
 from pytest_llmeval.suites.loading.loader import load_suite

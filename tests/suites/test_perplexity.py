@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 from tests.suites.conftest import Load
 

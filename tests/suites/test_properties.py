@@ -13,7 +13,7 @@ from pytest_llmeval.data.yaml_reader import MAX_DEPTH
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.suites.templates.templates import Templates
+from pytest_llmeval.templates.templates import Templates
 
 numbers = st.lists(st.integers(0, 5), min_size=1, max_size=12)
 seeds = st.none() | st.integers(0, 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format import explain
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.score_settings import SCORERS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.suites.templates.templates import TemplateError, Templates
+from pytest_llmeval.templates.templates import TemplateError, Templates
 
 ROW = {
     "x": "abc",

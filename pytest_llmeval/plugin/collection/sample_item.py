@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
+from pytest_llmeval.evaluation.evaluation import Evaluation, Question, deciding_reply
+from pytest_llmeval.evaluation.samples_for_models import asked_sample
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.models.base import ROLE_METHODS, Asking, answers_samples
@@ -42,8 +44,6 @@ from pytest_llmeval.plugin.stash import (
 )
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Evaluation, Question, deciding_reply
-from pytest_llmeval.scoring.samples_for_models import asked_sample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
 from pytest_llmeval.text.redaction import redact

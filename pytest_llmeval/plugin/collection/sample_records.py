@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.evaluation.evaluation import Question
 from pytest_llmeval.inference.judging import JudgeUse
 from pytest_llmeval.models.base import answers_in_background, answers_samples, identify
 from pytest_llmeval.plugin.stash import model_key
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Question
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (

@@ -18,6 +18,8 @@ import pytest
 
 from pytest_llmeval.data.garbage import LastingObjects
 from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
+from pytest_llmeval.evaluation.samples_for_models import whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
@@ -32,8 +34,6 @@ from pytest_llmeval.plugin.options.settings import settings_key, was_given
 from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.scoring.evaluation import Evaluation, QuestionMemory
-from pytest_llmeval.scoring.samples_for_models import whole_suite
 from pytest_llmeval.scoring.scorers.choices.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite

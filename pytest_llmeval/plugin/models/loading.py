@@ -30,8 +30,8 @@ from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
+    from pytest_llmeval.evaluation.evaluation import Evaluation
     from pytest_llmeval.models.ray.model import ReplicatedModel
-    from pytest_llmeval.scoring.evaluation import Evaluation
 
 __all__ = [
     "check_abilities",
@@ -296,7 +296,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
     runs.
     """
-    from pytest_llmeval.scoring.samples_for_models import inability, method_of
+    from pytest_llmeval.evaluation.samples_for_models import inability, method_of
 
     config = node.config
     specs = config.stash[settings_key].model_specs

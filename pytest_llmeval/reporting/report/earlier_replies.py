@@ -26,7 +26,7 @@ def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[st
     A reply to another question under the same id has a problem.
     """
     # What reads suites takes long to import, and a comparison of two saved reports needs the rest of this module only.
-    from pytest_llmeval.scoring.fingerprints import fingerprint_parts
+    from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
 
     compared = compared_models(report)
     group = group_of_suite(found, compared)

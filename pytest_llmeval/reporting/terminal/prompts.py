@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_llmeval.scoring.evaluation import Evaluation, Question
+from pytest_llmeval.evaluation.evaluation import Evaluation, Question
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import (
     EmbeddingRequest,

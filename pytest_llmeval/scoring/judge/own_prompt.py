@@ -18,7 +18,7 @@ from pytest_llmeval.scoring.judge.judged_scorer import JudgedScorer
 from pytest_llmeval.suites.format.score_settings.judged import PromptedSettings
 from pytest_llmeval.suites.loading.mapping import HUMAN, unusable_character
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
+from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Sample
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, SettingsScorer
 from pytest_llmeval.scoring.scorers.responses import loglikelihoods, text_problem
 from pytest_llmeval.scoring.targets import quote, target_texts
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings, PerplexitySettings
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys

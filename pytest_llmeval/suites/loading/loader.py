@@ -28,7 +28,7 @@ from pytest_llmeval.suites.loading.mapping import CLUSTER, HUMAN, FieldMap, Ids,
 from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite
 from pytest_llmeval.suites.presets import Preset, PresetError, is_merged, with_preset
-from pytest_llmeval.suites.templates.templates import TemplateError, Templates
+from pytest_llmeval.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import MAX_LISTED, Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON, Sample
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pytest_llmeval.data.rows import NoColumnError, Row, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
-from pytest_llmeval.suites.templates.templates import TemplateError, Templates, is_template
+from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample

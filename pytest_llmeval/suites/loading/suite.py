@@ -17,7 +17,7 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.presets import Preset
-from pytest_llmeval.suites.templates.templates import Templates
+from pytest_llmeval.templates.templates import Templates
 from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, quoted
 from pytest_llmeval.types import Sample
 

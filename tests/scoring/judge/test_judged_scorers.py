@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY
 from pytest_llmeval.scoring.make import make_scorer, suite_scorer
 from pytest_llmeval.suites.format.score_settings import ScoreSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.evaluation import Evaluation
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.json_schema import json_schema
 from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.suites.format.score_settings.judged import (

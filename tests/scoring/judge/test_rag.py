@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError, SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.metrics.definitions import METRICS
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY
 from pytest_llmeval.scoring.make import suite_scorer
 from pytest_llmeval.suites.format.epochs_spec import EpochsSpec

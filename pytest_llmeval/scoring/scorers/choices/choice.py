@@ -10,6 +10,7 @@ from dataclasses import replace
 from pytest_llmeval.metrics.calibration import CALIBRATION, calibration_values, negative_loglikelihood, softmax
 from pytest_llmeval.metrics.classification import CLASSIFICATION
 from pytest_llmeval.metrics.skill import skill
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.scorers.choices.option_scores import (
     OptionsScorer,
@@ -24,7 +25,6 @@ from pytest_llmeval.scoring.scorers.choices.option_scores import (
 )
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihoods, status_of_credit
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import ChoiceNormalize, ChoiceSettings, MassSettings, Normalize
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import regex
 
 from pytest_llmeval.metrics.skill import skill
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
 from pytest_llmeval.scoring.scorers.responses import reply, right_or_wrong, two_ends
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
 from pytest_llmeval.types import Prompt, Request, Response, Sample, Score
 

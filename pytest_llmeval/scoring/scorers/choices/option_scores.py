@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, S, SettingsScorer
 from pytest_llmeval.scoring.scorers.responses import finite_or_none, loglikelihood_problem
 from pytest_llmeval.scoring.targets import quote, right_choices, several_or_one
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import Normalize
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, LoglikelihoodResponse, Prompt, Request, Sample

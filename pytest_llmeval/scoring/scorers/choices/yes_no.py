@@ -10,6 +10,7 @@ import regex
 
 from pytest_llmeval.metrics.calibration import CALIBRATION, calibration_values, softmax
 from pytest_llmeval.metrics.skill import skill
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, SettingsScorer, reply_request
 from pytest_llmeval.scoring.scorers.choices.option_scores import rank
 from pytest_llmeval.scoring.scorers.choices.stated import AROUND, stated_answer
@@ -31,7 +32,6 @@ from pytest_llmeval.scoring.scorers.responses import (
     two_ends,
 )
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
 from pytest_llmeval.text.characters import plain_characters
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score

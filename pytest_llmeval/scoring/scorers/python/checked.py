@@ -11,9 +11,9 @@ from typing import Any, TypeVar, get_args
 from pytest_llmeval.data.code_version import JUDGED_BY, version_of_class
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (

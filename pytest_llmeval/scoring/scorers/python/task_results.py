@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, Scorer, reply_request
 from pytest_llmeval.scoring.scorers.responses import loglikelihoods, reply, status_of_credit
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.lm_eval.scores import ResultsSpec
 from pytest_llmeval.types import (
     JSON,

@@ -15,12 +15,12 @@ from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.metrics.measurable import why_not_measurable, with_numbers
 from pytest_llmeval.metrics.sample_values import contradiction
 from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.scorers.responses import reply, status_of_credit
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer
 from pytest_llmeval.suites.format.epochs_spec import reduction_parts
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Prompt, Request, Response, Score, Status
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import regex
 
 from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, finished
 from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.scorers.responses import reply
@@ -25,7 +26,6 @@ from pytest_llmeval.suites.format.filters_spec import (
     MapFilter,
     RegexFilter,
 )
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.text.wording import Keys, dotted
 from pytest_llmeval.types import (
     Ask,

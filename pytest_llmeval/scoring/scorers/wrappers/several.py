@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pytest_llmeval.metrics.definitions import WILDCARD
 from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, finished, side_by_side
 from pytest_llmeval.scoring.scorers.wrappers.checking import judging, shown_score
 from pytest_llmeval.scoring.targets import quote
-from pytest_llmeval.suites.format.prompt_spec import GenerateSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Prompt, Request, Response, Role, Sample, Score

@@ -21,7 +21,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pytest_llmeval.errors import RefusedError
-from pytest_llmeval.suites.templates.text_filters import TEXT_FILTERS
+from pytest_llmeval.templates.text_filters import TEXT_FILTERS
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = ["MAX_OUTPUT", "Sandbox", "too_much_text"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.evaluation import Evaluation
 from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
 from pytest_llmeval.types import AskedSample, GenerateRequest, LoglikelihoodRequest, Request, Sample
 

@@ -1,0 +1,1 @@
+"""A suite with its scorer: from samples to questions, and from replies to scores."""
