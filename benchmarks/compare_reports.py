@@ -28,8 +28,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, definitions_of
 from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.reporting.storage.report_file import write_report
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings
+from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodResponse, Sample
 from tests.support import REPOSITORY
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.gate_simulation import CLUSTER_SIZE, failed, flips, paired, right_or_wrong
-from pytest_llmeval.statistics.paired_tests import PairedValues
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 
 NUM_SUITES = 20
 DISCORDANCES = (0.0, 0.02, 0.1, 0.3)

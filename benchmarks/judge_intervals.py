@@ -24,10 +24,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
-from pytest_llmeval.statistics.estimate import Estimate
-from pytest_llmeval.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
+from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
+from pytest_llmeval.scoring.statistics.estimate import Estimate
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 
 LOWEST = 93.0
 MIN_HELD = 100

@@ -55,7 +55,7 @@ AREAS = MappingProxyType(
             ),
         ),
         "statistics": (
-            ("statistics/*.py",),
+            ("scoring/statistics/*.py",),
             (
                 "tests/scoring",
                 "tests/gates",

@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 from pydantic import BaseModel, Field
 
 from pytest_llmeval.cli import COMMANDS
-from pytest_llmeval.metrics.definitions import METRICS
 from pytest_llmeval.plugin.options.settings import OPTIONS
-from pytest_llmeval.suites.format.filters_spec import FILTERS
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scoring.filters import FILTERS
+from pytest_llmeval.scoring.metrics.definitions import METRICS
 from pytest_llmeval.suites.format.json_schema import json_schema
-from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.presets import all_presets
 from tests.tools.reference import COMMAND, PATH, reference, settings_table
 

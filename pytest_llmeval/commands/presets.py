@@ -69,8 +69,9 @@ def _applied(preset: Any) -> dict[str, Any]:
     """The defaults with every setting of the scorer that applies, whether the preset says it or it is the scorer's."""
     from pydantic import TypeAdapter
 
-    from pytest_llmeval.suites.format.score_settings import ScoreSettings, SeveralSettings
-    from pytest_llmeval.suites.format.score_settings.scorer_settings import AS_THEY_APPLY
+    from pytest_llmeval.scorers import ScoreSettings
+    from pytest_llmeval.scorers.several import SeveralSettings
+    from pytest_llmeval.scoring.base import AS_THEY_APPLY
 
     def scorer(written: Any) -> Any:
         settings: Any = TypeAdapter(ScoreSettings).validate_python(written)

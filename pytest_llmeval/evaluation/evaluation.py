@@ -16,26 +16,25 @@ from typing import Any, get_args
 
 from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
 from pytest_llmeval.evaluation.kept_replies import kept_of_replies
-from pytest_llmeval.metrics.definitions import WILDCARD, definition, split_name
-from pytest_llmeval.metrics.judged import is_of_trust
-from pytest_llmeval.metrics.measurable import with_numbers
-from pytest_llmeval.metrics.metric_forms import NOT_MEASURABLE, metric_limits
-from pytest_llmeval.metrics.sample_values import made_of
+from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import Asking
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, finished
-from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
-from pytest_llmeval.scoring.judge.people import human_value, people_metrics, with_people
-from pytest_llmeval.scoring.judge.prompts import PROMPT_VERSION
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.checking import judging
-from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch
-from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
-from pytest_llmeval.suites.format.score_settings.scorer_settings import AS_THEY_APPLY
+from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
+from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
+from pytest_llmeval.scorers.judging.people import human_value, people_metrics, with_people
+from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
+from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, Scorer, SettingsError, finished
+from pytest_llmeval.scoring.checking import judging
+from pytest_llmeval.scoring.epochs import deciding_epoch
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.metrics.measurable import with_numbers
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_limits
+from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.suites.loading.loader import Suite
-from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.score_files import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.templates.templates import TemplateError
+from pytest_llmeval.text.characters import unusable_character
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags, split_reasoning
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import (

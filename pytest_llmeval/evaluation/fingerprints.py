@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 
-from pytest_llmeval.metrics.judged import JUDGE_PROMPT
+from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite

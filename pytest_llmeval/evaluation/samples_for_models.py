@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.scoring.base import Presented, ScorerSettings
 from pytest_llmeval.types import AskedSample, GenerateRequest, LoglikelihoodRequest, Request, Sample
 
 __all__ = ["asked_sample", "inability", "method_of", "whole_suite"]

@@ -14,8 +14,8 @@ from pytest_llmeval.gates.subjects import (
     found_in_none,
     nearest_or_all,
 )
-from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GivenGate
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.suites.format.gate_rules import GateRule
 from pytest_llmeval.text.wording import MAX_LISTED, nearest, quoted
 

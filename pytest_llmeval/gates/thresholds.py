@@ -20,12 +20,12 @@ from pytest_llmeval.gates.subjects import (
     nearest_or_all,
 )
 from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
-from pytest_llmeval.metrics.measurable import num_missing
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.terminal.suite_texts import why_no_value
+from pytest_llmeval.scoring.metrics.measurable import num_missing
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError
 from pytest_llmeval.text.wording import quoted
 

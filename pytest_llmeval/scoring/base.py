@@ -1,37 +1,135 @@
-"""What a scorer is, and what most of them have in common."""
+"""What a scorer and its settings are, and what most scorers have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
+from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.spec import Spec
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Asking, Failed
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.targets import several_or_one, target_texts
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
-from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.scoring.references import several_or_one, target_texts
+from pytest_llmeval.templates.templates import Templates
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, Prompt, Request, Response, Role, Sample, Score
 
 __all__ = [
+    "AS_THEY_APPLY",
     "AskingScorer",
     "Better",
+    "FileReader",
     "Presented",
+    "S",
     "Scorer",
+    "ScorerSettings",
     "ScorerWrapper",
     "SettingsError",
     "SettingsScorer",
+    "SuiteView",
     "finished",
     "reply_request",
 ]
 
-S = TypeVar("S", bound=ScorerSettings)
 _T = TypeVar("_T")
+
+
+AS_THEY_APPLY = {"settings": "as they apply"}
+"""The context of ``model_dump`` that gives every setting that decides something, its default where none was given."""
+
+
+class FileReader(Protocol):
+    """Reads the files that settings name by their paths, which stand at some keys. ``SuiteError`` where it cannot."""
+
+    def text(self, path: str, keys: Keys) -> str:
+        """The whole file."""
+        ...
+
+    def value(self, path: str, keys: Keys) -> Any:
+        """What a file of JSON or YAML holds."""
+        ...
+
+    def read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
+        """What ``read`` makes of a file."""
+        ...
+
+
+class ScorerSettings(Spec):
+    """Base of the settings of a scorer. ``kind`` is its name in a suite."""
+
+    kind: str
+
+    needs_options: ClassVar[bool] = False
+    """Whether a sample needs options that an answer is chosen from."""
+
+    needs_target: ClassVar[bool] = True
+    """Whether a sample needs a target."""
+
+    needs_reply: ClassVar[bool] = True
+    """Tell whether a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
+
+    @property
+    def optional_columns(self) -> tuple[str, ...]:
+        """Columns that the scorer reads and that a row need not have: without one it is as if it held null."""
+        return ()
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
+        return ()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Keys that decide nothing beside the values of the others."""
+        return ()
+
+    @model_serializer(mode="wrap")
+    def _dumped(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Return what fingerprints hash; with ``AS_THEY_APPLY`` as the context, what readers of a report see."""
+        values: dict[str, Any] = handler(self)
+        left_out = self.unused if info.context is AS_THEY_APPLY else (*self.unused, *self.unsaid)
+        return {key.rstrip("_"): value for key, value in values.items() if key not in left_out}
+
+    @property
+    def why_alone(self) -> tuple[str, Keys] | None:
+        """Why it cannot stand among several scorers, and the keys that say so; None where it can."""
+        return None
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether replies are compared with those of the session's baseline."""
+        return False
+
+    @property
+    def column_of_reply(self) -> str | None:
+        """The column of another reply, with which that of the model is compared; None where there is none."""
+        return None
+
+    def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
+        """What to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
+        return "use a scorer that reads a reply"
+
+    def make(self) -> Scorer:
+        """Return the scorer with these settings. Raise ``ValueError``, or ``SettingsError``, if it cannot use them."""
+        raise NotImplementedError(f"{self.kind} is made with what its suite has besides")
+
+    def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
+        """These settings, or those of each of several scorers, with the keys at which they stand."""
+        yield self, keys
+
+    def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
+        """The settings with what each file holds that they name by its path."""
+        return self
+
+
+S = TypeVar("S", bound=ScorerSettings)
 
 Better: TypeAlias = Literal["higher", "lower"]
 
@@ -69,6 +167,22 @@ class Presented:
     prompt: Prompt = ""
     judged_with: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[Presented, ...] = ()
+
+
+class SuiteView(Protocol):
+    """What a scorer may look at when it says whether a suite goes with it: a ``Suite``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def spec(self) -> Any: ...
+    @property
+    def samples(self) -> Sequence[Sample]: ...
+    @property
+    def templates(self) -> Templates: ...
+    @property
+    def has_own_responses(self) -> bool: ...
+    def place(self, sample: Sample) -> str: ...
 
 
 class Scorer(ABC):
@@ -146,7 +260,7 @@ class Scorer(ABC):
         """What it asks other models for, besides the one that is evaluated."""
         return frozenset()
 
-    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+    def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
         """What of the suite does not go with this scorer, and its keys; None if all does."""
         return None
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.loading.mapping import unusable_character
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import RenderedExample, TemplateError
+from pytest_llmeval.text.characters import unusable_character
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Message, Prompt, Sample
 

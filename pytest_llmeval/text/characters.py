@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import regex
 
-__all__ = ["plain_characters"]
+__all__ = ["plain_characters", "unusable_character"]
 
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 _STYLED = regex.compile(r"[^\P{Nd}0-9]|[Ａ-Ｚａ-ｚ𝐀-𝚣]")
 
 
@@ -22,3 +24,15 @@ def plain_characters(text: str) -> str:
 def _plain(found: regex.Match[str]) -> str:
     digit = unicodedata.decimal(found[0], None)
     return unicodedata.normalize("NFKC", found[0]) if digit is None else str(digit)
+
+
+def unusable_character(text: str) -> str | None:
+    """Return what a message says of a NUL or a lone surrogate in ``text``; None without one."""
+    if text.isascii() and "\0" not in text:
+        return None
+    found = _UNUSABLE.search(text)
+    if found is None:
+        return None
+    code = ord(found.group())
+    name = "NUL" if code == 0 else "a lone surrogate"
+    return f"found {name} (U+{code:04X}) at character {found.start() + 1}, expected text"

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import gate_false_alarms, gate_power
 from benchmarks.gate_simulation import failed
-from pytest_llmeval.statistics.paired_tests import PairedValues
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 
 pytestmark = pytest.mark.slow
 

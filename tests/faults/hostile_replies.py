@@ -46,9 +46,9 @@ from typing import Any
 import yaml
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.metrics.definitions import METRICS
 from pytest_llmeval.reporting.report.verify import report_problem
 from pytest_llmeval.reporting.storage.report_file import read_report
+from pytest_llmeval.scoring.metrics.definitions import METRICS
 from tests.faults.hostile_session import PROGRESS, case_random
 from tests.faults.hostile_whole import whole_sessions
 from tests.faults.judges import Judge, judges

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_llmeval.suites.format.filters_spec import FILTERS
-from pytest_llmeval.suites.format.score_settings import SCORERS
-from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
+from pytest_llmeval.scoring.filters import FILTERS
 
 __all__ = ["PYTHON_SCORERS", "Judge", "judges"]
 

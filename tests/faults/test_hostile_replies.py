@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.suites.format.filters_spec import FILTERS
-from pytest_llmeval.suites.format.score_settings import SCORERS
-from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
+from pytest_llmeval.scoring.filters import FILTERS
 from tests.faults import hostile_replies
 from tests.faults.hostile_replies import Case, judge_pair, judge_session
 from tests.faults.hostile_session import case_random

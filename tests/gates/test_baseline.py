@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.metrics.judged import HUMAN
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.json_form import part_from_json
-from pytest_llmeval.statistics.paired_proportions import paired_proportions_interval
-from pytest_llmeval.statistics.paired_tests import holm, mcnemar
-from pytest_llmeval.statistics.power import smallest_drop_of_mcnemar
+from pytest_llmeval.scoring.metrics.judged import HUMAN
+from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
+from pytest_llmeval.scoring.statistics.paired_tests import holm, mcnemar
+from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar
 from tests.gates.reports_for_tests import (
     Outcome,
     answers,

@@ -12,7 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 from pytest_llmeval.gates.options import BaselineSettings, Margin
 from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
 from pytest_llmeval.reporting.storage.json_form import part_from_json
-from pytest_llmeval.statistics.paired_tests import mcnemar
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.suites.format.gate_rules import GateRuleError
 from tests.gates.reports_for_tests import (
     Outcome,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.gates import thresholds
 from pytest_llmeval.gates.options import GateOptions, Given, Selection
 from pytest_llmeval.gates.threshold_texts import number_beside
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import GateRule, GivenGate
 
 ACCURACY = Metric(value=0.65, n=200, kind="proportion", stderr=0.034, ci_low=0.581, ci_high=0.713)

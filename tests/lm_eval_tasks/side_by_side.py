@@ -11,7 +11,7 @@ from unittest import mock
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task

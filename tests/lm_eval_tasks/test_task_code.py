@@ -15,9 +15,9 @@ import pytest
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.scorers.python.task_results import task_results_scorer
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
+from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
 from tests.lm_eval_tasks import side_by_side
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")

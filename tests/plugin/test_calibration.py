@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.metrics.calibration import reliability
-from pytest_llmeval.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest, model_calls

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from pytest_llmeval.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 from tests.support import fake_model_conftest
 

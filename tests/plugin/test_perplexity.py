@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from pytest_llmeval.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 from tests.plugin.suites_for_tests import SUMS
 from tests.support import FAKE_MODEL_CONFTEST, fake_model_conftest, model_calls

@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
-from pytest_llmeval.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 from tests.plugin.scripted_models import scripted_models_conftest
 from tests.plugin.suites_for_tests import SUMS, SUMS_REPLIES

@@ -8,9 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pytest_llmeval.metrics.calibration import ReliabilityBin
-from pytest_llmeval.metrics.percentiles import Percentiles
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
@@ -26,6 +23,9 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["make_record", "make_report", "reports", "sealed"]

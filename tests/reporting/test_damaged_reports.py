@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.metrics.calibration import ReliabilityBin
-from pytest_llmeval.metrics.percentiles import Percentiles
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.report import Comparison
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
@@ -22,6 +20,8 @@ from pytest_llmeval.reporting.writers.csv_rows import write_csv
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown
 from pytest_llmeval.reporting.writers.targets import final_path
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.types import EngineUse
 from tests.reporting.reports import make_record, make_report
 

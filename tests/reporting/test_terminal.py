@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.metrics.percentiles import Percentiles
 from pytest_llmeval.reporting.report.gate_results import GateOutcome
 from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
@@ -19,6 +18,7 @@ from pytest_llmeval.reporting.terminal.latency_lines import duration, latency_ce
 from pytest_llmeval.reporting.terminal.summary import summary_lines, write_summary
 from pytest_llmeval.reporting.terminal.tables import Coloured
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import without_commands
 from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pytest_llmeval.evaluation.pipeline import make_scorer
 from pytest_llmeval.models.generate_spec import GenerateSpec
+from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scoring.base import Scorer
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodResponse, Sample, Score
 
 

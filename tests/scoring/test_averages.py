@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.metrics.averages import macro_average, micro_average
-from pytest_llmeval.metrics.summary import Metric, by_category, summarize, why_no_interval
-from pytest_llmeval.statistics.intervals import wilson_limits
+from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize, why_no_interval
+from pytest_llmeval.scoring.statistics.intervals import wilson_limits
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import skewed_interval
 

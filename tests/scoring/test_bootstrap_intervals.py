@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_llmeval.metrics.summary import Metric, by_category, summarize, why_no_interval
-from pytest_llmeval.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize, why_no_interval
+from pytest_llmeval.scoring.statistics.intervals import wilson_interval
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import of_mean
 

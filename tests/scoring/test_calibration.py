@@ -14,18 +14,18 @@ from scipy.special import log_softmax, softmax
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
-from pytest_llmeval.metrics.calibration import (
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
+from pytest_llmeval.scorers.yes_no import YesNoSettings
+from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.metrics.calibration import (
     NUM_BINS,
     calibration_values,
     negative_loglikelihood,
     reliability,
 )
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.summary import Interval, Metric, summarize, why_no_interval
-from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, YesNoSettings
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import Interval, Metric, summarize, why_no_interval
 from pytest_llmeval.types import Score
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_loglikelihoods

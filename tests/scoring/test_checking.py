@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_llmeval.scoring.scorers.wrappers.checking import checked
+from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.types import Score, Status
 
 

@@ -10,9 +10,8 @@ from scipy.special import softmax
 from sklearn.metrics import brier_score_loss
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.scoring.scorers.choices.option_scores import rank, rank_by_each
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, Normalize
+from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
+from pytest_llmeval.scoring.option_scores import Normalize, rank, rank_by_each
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse, Message, Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods
 

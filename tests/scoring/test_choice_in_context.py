@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings
+from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Message
 from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceSettings
+from pytest_llmeval.scorers.choice import ChoiceMetric, ChoiceScorer, ChoiceSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score
 from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from pytest_llmeval.metrics.summary import by_category, summarize
+from pytest_llmeval.scoring.metrics.summary import by_category, summarize
 from pytest_llmeval.types import Score
 from tests.properties import examples
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from pytest_llmeval.metrics.skill import skill_interval
-from pytest_llmeval.metrics.summary import Metric, by_category, summarize
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.statistics.clustered import (
+from pytest_llmeval.scoring.metrics.skill import skill_interval
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,
     cluster_numbers,
@@ -28,8 +28,8 @@ from pytest_llmeval.statistics.clustered import (
     standard_error,
     worth_of,
 )
-from pytest_llmeval.statistics.intervals import estimate_ratio, wilson_interval, wilson_limits
-from pytest_llmeval.statistics.paired_proportions import flips_interval, paired_proportions_interval
+from pytest_llmeval.scoring.statistics.intervals import estimate_ratio, wilson_interval, wilson_limits
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.types import Score
 from tests.properties import examples
 from tests.scoring.expected_intervals import of_clustered_mean, of_ratio

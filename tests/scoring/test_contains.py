@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.scorers.replies.exact import ContainsScorer
-from pytest_llmeval.suites.format.score_settings.replies import ContainsSettings, Remove
+from pytest_llmeval.scorers.contains import ContainsScorer, ContainsSettings
+from pytest_llmeval.scorers.exact import Remove
 from tests.scoring.helpers import a_sample, judge_reply
 
 

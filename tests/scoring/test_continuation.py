@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.likelihood import ContinuationScorer
-from pytest_llmeval.suites.format.score_settings.choices import ContinuationSettings
+from pytest_llmeval.scorers.continuation import ContinuationScorer, ContinuationSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 from tests.scoring.lm_eval_task import evaluation, lm_eval_task, needs_lm_eval

@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer
 from pytest_llmeval.models.generate_spec import GenerateSpec
+from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
-from pytest_llmeval.scoring.scorers.python.custom import make_custom_scorer
-from pytest_llmeval.scoring.scorers.wrappers.epochs import EpochsScorer
-from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
-from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.scoring.epochs import EpochsScorer
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
 SAMPLE = Sample(id="a", path="x.yaml", line=1, question="q", target="t")

@@ -10,15 +10,13 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer, make_scorer
 from pytest_llmeval.models.base import Asking
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper, reply_request
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.python.checked import CheckedScorer
-from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
-from pytest_llmeval.suites.format.score_settings import CustomSettings
+from pytest_llmeval.scorers.python.checked import CheckedScorer
+from pytest_llmeval.scorers.python.custom import CustomSettings
+from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper, SuiteView, reply_request
 from pytest_llmeval.suites.loading.loader import load_suite
-from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
@@ -61,7 +59,7 @@ class Mine(Scorer):
         (answer,) = yield Ask("judge", (GenerateRequest("own"),))
         return Score(status="correct", answer=answer.text if isinstance(answer, GenerateResponse) else None)
 
-    def suite_problem(self, suite: Suite) -> tuple[str, Keys] | None:
+    def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
         return "not this suite", ("score",)
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:

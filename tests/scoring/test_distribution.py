@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.metrics.distribution import Distribution, distributions
-from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers, movers
+from pytest_llmeval.scoring.metrics.distribution import Distribution, distributions
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)

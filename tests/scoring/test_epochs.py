@@ -17,23 +17,24 @@ from lm_eval.filters.selection import MajorityVoteFilter
 from pydantic import TypeAdapter
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.metrics.summary import names_in, summarize
+from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.generate_spec import GenerateSpec
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.choice import ChoiceSettings
+from pytest_llmeval.scorers.exact import ExactSettings
+from pytest_llmeval.scorers.f1 import F1Settings
+from pytest_llmeval.scorers.json import JsonSettings
+from pytest_llmeval.scorers.letter import LetterSettings
+from pytest_llmeval.scorers.mass import MassSettings
+from pytest_llmeval.scorers.math import MathSettings
+from pytest_llmeval.scorers.number import NumberSettings
+from pytest_llmeval.scorers.pattern import PatternSettings
+from pytest_llmeval.scorers.python.custom import CustomSettings
+from pytest_llmeval.scorers.ter import TerSettings
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.epochs import deciding_epoch, pass_at_k, pass_hat_k
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings, MassSettings
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
-from pytest_llmeval.suites.format.score_settings.replies import (
-    ExactSettings,
-    JsonSettings,
-    NumberSettings,
-    PatternSettings,
-)
-from pytest_llmeval.suites.format.score_settings.texts import F1Settings, TerSettings
+from pytest_llmeval.scoring.epochs import EpochsSpec, deciding_epoch, pass_at_k, pass_hat_k
+from pytest_llmeval.scoring.filters import Filters
+from pytest_llmeval.scoring.metrics.summary import names_in, summarize
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -204,7 +205,7 @@ def test_one_reply_that_cannot_be_judged_leaves_the_sample_unscored() -> None:
 
 
 def test_numbers_have_no_right_replies_to_count() -> None:
-    from pytest_llmeval.suites.format.score_settings.texts import ChrfSettings
+    from pytest_llmeval.scorers.chrf import ChrfSettings
 
     for reduce in ("pass@1", "pass^1", "any", "all"):
         with pytest.raises(

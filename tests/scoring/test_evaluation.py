@@ -11,10 +11,10 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
+from pytest_llmeval.scorers import math as mathematics
+from pytest_llmeval.scorers.number import NumberScorer
+from pytest_llmeval.scorers.texts import reference_scorer
 from pytest_llmeval.scoring.base import ScorerWrapper
-from pytest_llmeval.scoring.mathematics import scorer as mathematics
-from pytest_llmeval.scoring.scorers.references import reference_scorer
-from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt

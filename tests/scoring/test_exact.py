@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.api.metrics import exact_match_hf_evaluate
 
-from pytest_llmeval.scoring.scorers.replies.exact import ExactScorer, normalized
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, Normalization, Remove
+from pytest_llmeval.scorers.exact import ExactScorer, ExactSettings, Normalization, Remove, normalized
 from tests.scoring.helpers import a_sample, judge_reply
 
 SQUAD: tuple[Normalization, ...] = ("lower", "no_punctuation", "no_articles", "collapse_whitespace")

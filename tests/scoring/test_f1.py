@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.score_settings.texts import F1Settings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.f1 import F1Settings
+from pytest_llmeval.scoring.metrics.summary import summarize
 from tests.scoring.helpers import judge_reply
 
 WORDS = st.sampled_from(

@@ -17,13 +17,14 @@ from lm_eval.filters.extraction import RegexFilter as LmEvalRegexFilter
 from lm_eval.filters.transformation import MapFilter as LmEvalMapFilter
 from pydantic import TypeAdapter
 
+from pytest_llmeval.evaluation.pipeline import suite_scorer
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.choice import ChoiceSettings
+from pytest_llmeval.scorers.exact import ExactSettings
+from pytest_llmeval.scorers.letter import LetterSettings
+from pytest_llmeval.scorers.number import NumberSettings
 from pytest_llmeval.scoring.base import SettingsError
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.filters import FilteredScorer, make_pipeline
-from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceSettings, LetterSettings
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings, NumberSettings
+from pytest_llmeval.scoring.filters import FilteredScorer, Filters, make_pipeline
 from pytest_llmeval.types import GenerateResponse, Score
 from tests.properties import examples
 from tests.scoring.helpers import GENERATE, a_sample

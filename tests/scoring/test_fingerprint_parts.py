@@ -165,7 +165,7 @@ def test_the_words_in_which_a_judge_is_asked_are_a_part(
     rows = [{**row, "first": "reply", "second": "reply"} for row in ROWS]
     suite, before = parts_of(tmp_path, changes, rows=rows)
     assert ("judge_prompt" in before) == asks
-    for module in ("pytest_llmeval.evaluation.evaluation", "pytest_llmeval.scoring.judge.judged_scorer"):
+    for module in ("pytest_llmeval.evaluation.evaluation", "pytest_llmeval.scorers.judging.judged_scorer"):
         monkeypatch.setattr(f"{module}.PROMPT_VERSION", 1000)
     other, after = parts_of(tmp_path, changes, rows=rows)
     assert (suite != other) == asks

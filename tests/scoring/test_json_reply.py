@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.scorers.json import JsonScorer, JsonSettings, NotJSONError, parse_json, same_json
+from pytest_llmeval.scorers.reading import json_schemas
 from pytest_llmeval.scoring.base import SettingsError
-from pytest_llmeval.scoring.scorers.replies import json_schemas
-from pytest_llmeval.scoring.scorers.replies.json_reply import JsonScorer, NotJSONError, parse_json, same_json
-from pytest_llmeval.suites.format.score_settings.replies import JsonSettings
 from pytest_llmeval.types import JSON, GenerateResponse, Score
 from tests.scoring.helpers import a_sample, judge_reply
 

@@ -13,14 +13,14 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.judged import is_of_trust
-from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
-from pytest_llmeval.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
-from pytest_llmeval.statistics.paired_tests import PairedSums
+from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
+from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
+from pytest_llmeval.scoring.statistics.paired_tests import PairedSums
 from pytest_llmeval.types import Score
 from tests.properties import examples
 

@@ -12,8 +12,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.scoring.scorers.replies.exact import ExactScorer
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
+from pytest_llmeval.scorers.exact import ExactScorer, ExactSettings
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 

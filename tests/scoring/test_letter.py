@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.scorers.choices.letter import LetterScorer, first_upper, option_labels
-from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
-from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
+from pytest_llmeval.scorers.letter import LetterScorer, LetterSettings, first_upper, option_labels
+from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 
@@ -429,8 +428,8 @@ def test_an_order_depends_on_seed_and_id_alone() -> None:
 
 def test_an_order_is_the_same_in_another_process() -> None:
     code = (
-        "from pytest_llmeval.scoring.scorers.choices.letter import LetterScorer\n"
-        "from pytest_llmeval.suites.format.score_settings.choices import LetterSettings\n"
+        "from pytest_llmeval.scorers.letter import LetterScorer\n"
+        "from pytest_llmeval.scorers.letter import LetterSettings\n"
         "from pytest_llmeval.types import Sample\n"
         "s = Sample(id='q1', path='p', line=1, choices=tuple('abcdefgh'), target=0)\n"
         "print(*LetterScorer(LetterSettings()).present(s).order)"

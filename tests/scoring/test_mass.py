@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.choices.choice import MassScorer
-from pytest_llmeval.suites.format.score_settings.choices import MassSettings, Normalize
+from pytest_llmeval.scorers.mass import MassScorer, MassSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.option_scores import Normalize
 from pytest_llmeval.types import LoglikelihoodRequest, Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods
 from tests.scoring.lm_eval_task import needs_lm_eval

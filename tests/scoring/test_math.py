@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_llmeval.scoring.mathematics.scorer import MathScorer, Verdict
-from pytest_llmeval.suites.format.score_settings.mathematics import Extract, MathSettings
+from pytest_llmeval.scorers.math import MathScorer, MathSettings, Verdict
+from pytest_llmeval.scorers.mathematics.answers import Extract
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 
@@ -351,7 +351,7 @@ def _without(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
             raise importlib.metadata.PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr("pytest_llmeval.scoring.mathematics.scorer.version", version)
+    monkeypatch.setattr("pytest_llmeval.scorers.math.version", version)
 
 
 def test_without_math_verify_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def test_a_reply_that_takes_too_long_is_compared_by_value_once(
             compared.append(reply)
             return Verdict(False) if reply == "1" else Verdict(False, problem="it took longer than 5 s")
 
-    monkeypatch.setattr("pytest_llmeval.scoring.mathematics.scorer.shared_process", Slow)
+    monkeypatch.setattr("pytest_llmeval.scorers.math.shared_process", Slow)
     score = judge_reply(MathSettings(), ["a^2", "b^3", last], "\\boxed{x^{41}}")
     assert score.status == status
     assert compared == ["x^{41}", "1"]

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.mathematics.answers import Answer, find_answer, for_math_verify, same_text
-from pytest_llmeval.scoring.scorers.boxes import last_box
-from pytest_llmeval.suites.format.score_settings.mathematics import Extract
+from pytest_llmeval.scorers.mathematics.answers import Answer, Extract, find_answer, for_math_verify, same_text
+from pytest_llmeval.scorers.reading.boxes import last_box
 
 ALL: tuple[Extract, ...] = ("boxed", "answer", "math", "number")
 

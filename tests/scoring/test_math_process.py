@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.scoring.mathematics import worker as math_worker
-from pytest_llmeval.scoring.mathematics.scorer import Comparison, MathProcess, Verdict
+from pytest_llmeval.scorers.math import Comparison, MathProcess, MathSettings, Verdict
+from pytest_llmeval.scorers.mathematics import worker as math_worker
 from pytest_llmeval.scoring.processes import bounded_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
 from tests.scoring.helpers import judge_reply
 from tests.support import REPOSITORY, clean_environment
 
@@ -263,7 +262,7 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
             folder = sys.path.pop(0)
             import os, random, signal
             from pytest_llmeval.scoring.processes.bounded_process import Bounds
-            from pytest_llmeval.scoring.mathematics.scorer import shared_process
+            from pytest_llmeval.scorers.math import shared_process
             sys.path.insert(0, folder)
             process = shared_process()
             print("main", process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal, flush=True)
@@ -341,7 +340,7 @@ def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
         import os
         from pytest_llmeval.scoring.processes.bounded_process import Bounds
-        from pytest_llmeval.scoring.mathematics.scorer import MathProcess
+        from pytest_llmeval.scorers.math import MathProcess
         process = MathProcess()
         half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal
         half()

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.mathematics.hendrycks import equal_texts, published_box
-from pytest_llmeval.scoring.mathematics.minerva import announced_answer, normalized_answer
-from pytest_llmeval.scoring.mathematics.scorer import MathScorer
-from pytest_llmeval.suites.format.score_settings.mathematics import MathSettings
+from pytest_llmeval.scorers.math import MathScorer, MathSettings
+from pytest_llmeval.scorers.mathematics.hendrycks import equal_texts, published_box
+from pytest_llmeval.scorers.mathematics.minerva import announced_answer, normalized_answer
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_reply
 from tests.scoring.lm_eval_math import HENDRYCKS, MINERVA

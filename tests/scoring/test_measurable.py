@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 import pytest_llmeval
-from pytest_llmeval.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
-from pytest_llmeval.metrics.summary import Metric, summarize
+from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer, suite_scorer
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.reporting.storage.json_form import record_from_json
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.scoring.scorers.wrappers.several import Part, SeveralScorer
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.score_settings import CustomSettings
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
+from pytest_llmeval.scorers.exact import ExactSettings
+from pytest_llmeval.scorers.python.custom import CustomSettings
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
+from pytest_llmeval.scoring.metrics.summary import Metric, summarize
 from pytest_llmeval.types import GenerateResponse, NotMeasurable, Score
 from tests.scoring.helpers import a_sample
 

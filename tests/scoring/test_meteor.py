@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.references import reference_scorer
-from pytest_llmeval.suites.format.score_settings.texts import MeteorSettings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.meteor import MeteorSettings
+from pytest_llmeval.scorers.texts import reference_scorer
+from pytest_llmeval.scoring.metrics.summary import summarize
 from tests.scoring.helpers import judge_reply
 
 PLAIN = MeteorSettings(synonyms=False, tokenize="whitespace")

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.metrics.metric_forms import metric_form, metric_limits
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.suites.format.score_settings.replies import ExactSettings
-from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, MeteorSettings, RougeSettings
+from pytest_llmeval.scorers.bleu import BleuSettings
+from pytest_llmeval.scorers.chrf import ChrfSettings
+from pytest_llmeval.scorers.exact import ExactSettings
+from pytest_llmeval.scorers.meteor import MeteorSettings
+from pytest_llmeval.scorers.rouge import RougeSettings
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.scorers.replies.number import NumberScorer
-from pytest_llmeval.scoring.scorers.replies.numerals import final_number
-from pytest_llmeval.suites.format.score_settings.replies import NumberSettings
+from pytest_llmeval.scorers.number import NumberScorer, NumberSettings
+from pytest_llmeval.scorers.reading.numerals import final_number
 from tests.scoring.helpers import a_sample, judge_reply
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.replies.pattern import compile_pattern
-from pytest_llmeval.suites.format.score_settings.replies import PatternSettings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.pattern import PatternSettings, compile_pattern
 from tests.scoring.helpers import a_sample, judge_reply
 
 

@@ -16,16 +16,15 @@ from scipy import stats
 from statsmodels.regression.linear_model import WLS
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.pooled import POOLED, pooled, pseudo_values
-from pytest_llmeval.metrics.summary import Metric, by_category, names_in, summarize
 from pytest_llmeval.reporting.storage.json_form import part_from_json
+from pytest_llmeval.scorers.perplexity import PerplexityScorer, PerplexitySettings, count_words
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.scorers.likelihood import PerplexityScorer, count_words
-from pytest_llmeval.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.statistics.intervals import estimate_ratio, mean
-from pytest_llmeval.suites.format.score_settings.choices import PerplexitySettings
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled, pseudo_values
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize
+from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
+from pytest_llmeval.scoring.statistics.intervals import estimate_ratio, mean
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,

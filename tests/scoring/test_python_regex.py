@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex, found_text
+from pytest_llmeval.scoring.regular_expressions import PythonRegex, found_text
 
 PATTERNS = [
     # of lm-eval's own task files

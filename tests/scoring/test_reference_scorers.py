@@ -13,20 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.metrics.definitions import definition, is_known
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.references import reference_scorer
-from pytest_llmeval.scoring.scorers.references.reference_scorer import LibraryScorer
-from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.suites.format.score_settings.texts import (
-    BleuSettings,
-    ChrfSettings,
-    MeteorSettings,
-    RougeSettings,
-    TerSettings,
-)
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.bleu import BleuSettings
+from pytest_llmeval.scorers.chrf import ChrfSettings
+from pytest_llmeval.scorers.meteor import MeteorSettings
+from pytest_llmeval.scorers.rouge import RougeSettings
+from pytest_llmeval.scorers.ter import TerSettings
+from pytest_llmeval.scorers.texts import reference_scorer
+from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.metrics.definitions import definition, is_known
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 from tests.support import REPOSITORY, clean_environment
@@ -197,7 +195,7 @@ def test_a_missing_library_is_named_with_its_extra(settings: ScoreSettings, monk
 
 def test_importing_the_scorers_imports_no_library_of_theirs() -> None:
     code = (
-        "import sys, pytest_llmeval.scoring.make, pytest_llmeval.metrics.summary\n"
+        "import sys, pytest_llmeval.evaluation.pipeline, pytest_llmeval.scoring.metrics.summary\n"
         "import pytest_llmeval.reporting.report.report\n"
         "print([name for name in ('sacrebleu', 'rouge_score', 'nltk', 'numpy', 'scipy') if name in sys.modules])"
     )

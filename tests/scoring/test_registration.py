@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 
 import pytest
 
-from pytest_llmeval.scoring.base import SettingsScorer
-from pytest_llmeval.scoring.make import scorer_class
-from pytest_llmeval.suites.format.score_settings import ONE_SCORER
-from pytest_llmeval.suites.format.score_settings.scorer_settings import ScorerSettings
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scoring.base import ScorerSettings, SettingsScorer
 
 ASK_FOR_ONE = """
 import sys
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.score_settings.replies import NumberSettings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.number import NumberSettings
 assert make_scorer(NumberSettings()).name == "number"
 others = ("jsonschema", "sacrebleu", "rouge_score", "nltk", "sympy", "math_verify")
-print([name for name in sys.modules if name.startswith(others) or "scoring.scorers.choices" in name])
+ours = ("pytest_llmeval.scorers.letter", "pytest_llmeval.scorers.exact", "pytest_llmeval.scorers.math")
+print([name for name in sys.modules if name.startswith((*others, *ours))])
 """
 
 
-@pytest.mark.parametrize("name", ONE_SCORER)
-def test_the_settings_name_their_scorer(name: str) -> None:
-    settings = ONE_SCORER[name]
+@pytest.mark.parametrize("name", SCORERS)
+def test_a_module_has_the_name_of_its_scorer(name: str) -> None:
+    settings = SCORERS[name]
     assert issubclass(settings, ScorerSettings)
-    found = scorer_class(settings)
-    assert issubclass(found, SettingsScorer)
-    assert found.__doc__ != SettingsScorer.__doc__
+    assert settings.__module__ == f"pytest_llmeval.scorers.{name}"
+    makers = typing.get_type_hints(settings.make, vars(sys.modules[settings.__module__]))
+    assert name == "several" or issubclass(makers["return"], SettingsScorer)
 
 
 def test_one_scorer_imports_no_other() -> None:

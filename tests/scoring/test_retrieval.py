@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.retrieval.formulas import MEASURES, Judged
-from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSettings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.reading.rankings import MEASURES, Judged
+from pytest_llmeval.scorers.retrieval import RetrievalSettings
 from pytest_llmeval.types import GenerateResponse, Score
 from tests.scoring.helpers import a_sample
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.suites.format.score_settings.retrieval import RetrievalSettings
+from pytest_llmeval.evaluation.pipeline import suite_scorer
+from pytest_llmeval.scorers.retrieval import RetrievalSettings
 from pytest_llmeval.types import GenerateResponse, Sample, Score
 
 ALL = ["ndcg", "ndcg_exp", "recall", "precision", "f1", "hit_rate", "ap", "rr", "r_precision", "bpref", "judged"]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 from rouge_score.rouge_scorer import RougeScorer
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.score_settings.texts import RougeSettings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers.rouge import RougeSettings
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import summarize
 from tests.scoring.helpers import judge_reply
 
 WORDS = st.sampled_from(["the", "The", "cat", "cats", "running", "runs", "on-top", "mat.", "Ünï", "3.5"])

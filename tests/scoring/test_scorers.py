@@ -10,27 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.metrics.definitions import METRICS
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.scoring.scorers.replies.regular_expressions import PythonRegex
-from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.suites.format.score_settings.choices import (
-    ChoiceSettings,
-    ContinuationSettings,
-    LetterSettings,
-    MassSettings,
-    YesNoSettings,
-)
-from pytest_llmeval.suites.format.score_settings.replies import (
-    ContainsSettings,
-    ExactSettings,
-    NumberSettings,
-    PatternSettings,
-    Remove,
-)
-from pytest_llmeval.suites.format.score_settings.texts import F1Settings
+from pytest_llmeval.evaluation.pipeline import make_scorer
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.choice import ChoiceSettings
+from pytest_llmeval.scorers.contains import ContainsSettings
+from pytest_llmeval.scorers.continuation import ContinuationSettings
+from pytest_llmeval.scorers.exact import ExactSettings, Remove
+from pytest_llmeval.scorers.f1 import F1Settings
+from pytest_llmeval.scorers.letter import LetterSettings
+from pytest_llmeval.scorers.mass import MassSettings
+from pytest_llmeval.scorers.number import NumberSettings
+from pytest_llmeval.scorers.pattern import PatternSettings
+from pytest_llmeval.scorers.yes_no import YesNoSettings
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.metrics.definitions import METRICS
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.regular_expressions import PythonRegex
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 

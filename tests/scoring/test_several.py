@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from pytest_llmeval.metrics.summary import expanded, summarize
+from pytest_llmeval.evaluation.pipeline import make_scorer, suite_scorer
 from pytest_llmeval.models.generate_spec import GenerateSpec
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.bleu import BleuSettings
+from pytest_llmeval.scorers.python.custom import CustomSettings
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.make import make_scorer, suite_scorer
-from pytest_llmeval.scoring.scorers.wrappers.checking import checked
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.filters_spec import Filters
-from pytest_llmeval.suites.format.score_settings import CustomSettings, ScoreSettings
-from pytest_llmeval.suites.format.score_settings.texts import BleuSettings
+from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.filters import Filters
+from pytest_llmeval.scoring.metrics.summary import expanded, summarize
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

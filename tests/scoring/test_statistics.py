@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.statistics.intervals import bootstrap_of_sums, mean, wilson_interval, with_width
+from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
+from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums, mean, wilson_interval, with_width
 from tests.scoring.expected_intervals import of_mean
 
 FINITE = st.floats(-1e6, 1e6)

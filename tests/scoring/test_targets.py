@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.targets import quote, right_choices, target_texts
+from pytest_llmeval.scoring.references import quote, right_choices, target_texts
 from tests.scoring.helpers import a_sample
 
 CITIES = ("Rome", "Paris", "Berlin")

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.metrics.summary import summarize
-from pytest_llmeval.scoring.scorers.choices.choice import ChoiceScorer
-from pytest_llmeval.scoring.scorers.choices.option_scores import TIE_TOLERANCE
-from pytest_llmeval.suites.format.score_settings.choices import ChoiceMetric, ChoiceNormalize, ChoiceSettings, Normalize
+from pytest_llmeval.scorers.choice import ChoiceMetric, ChoiceNormalize, ChoiceScorer, ChoiceSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.option_scores import TIE_TOLERANCE, Normalize
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import a_sample, judge_loglikelihoods
 

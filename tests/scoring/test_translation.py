@@ -18,14 +18,16 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from pytest_llmeval.metrics.corpus import corpus_formula, corpus_value
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.sample_values import ingredients
-from pytest_llmeval.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.evaluation.pipeline import make_scorer
 from pytest_llmeval.reporting.storage.json_form import part_from_json
+from pytest_llmeval.scorers.bleu import BleuSettings
+from pytest_llmeval.scorers.chrf import ChrfSettings
+from pytest_llmeval.scorers.ter import TerSettings
 from pytest_llmeval.scoring.comparison.differences import compare
-from pytest_llmeval.scoring.make import make_scorer
-from pytest_llmeval.suites.format.score_settings.texts import BleuSettings, ChrfSettings, TerSettings
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.sample_values import ingredients
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import judge_reply
 

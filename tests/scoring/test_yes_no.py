@@ -8,10 +8,9 @@ from pydantic import ValidationError
 from scipy.special import softmax
 from sklearn.metrics import brier_score_loss
 
-from pytest_llmeval.metrics.summary import summarize
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.scorers.choices.yes_no import YesNoScorer
-from pytest_llmeval.suites.format.score_settings.choices import YesNoSettings
+from pytest_llmeval.scorers.yes_no import YesNoScorer, YesNoSettings
+from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 from tests.scoring.helpers import GENERATE, a_sample, judge_loglikelihoods, judge_reply
 

@@ -9,8 +9,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.filters_spec import FILTERS
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.suites.format.json_schema import json_schema
 from tests.suites.conftest import Load
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from pytest_llmeval.errors import OptionError, SuiteError
+from pytest_llmeval.scorers.letter import LetterSettings
 from pytest_llmeval.suites.format.overrides import Override, parse_override
-from pytest_llmeval.suites.format.score_settings.choices import LetterSettings
 from pytest_llmeval.suites.presets import load_preset
 from tests.suites.conftest import Load
 

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.suites.format import explain
 from pytest_llmeval.suites.format.schema import SuiteSpec
-from pytest_llmeval.suites.format.score_settings import SCORERS
 from pytest_llmeval.suites.loading.loader import load_suite
 from tests.suites.conftest import Load
 

@@ -19,17 +19,20 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pytest_llmeval.cli import COMMANDS
-from pytest_llmeval.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.plugin.options.settings import OPTIONS, Option, Settings
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scorers.judging.own_prompt import OwnPrompt
+from pytest_llmeval.scorers.pairwise import AgainstBaseline
+from pytest_llmeval.scorers.rubric import Criterion
+from pytest_llmeval.scorers.several import PartSettings
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.filters import FILTERS
+from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, JoinSpec
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.filters_spec import FILTERS
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
 from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, PromptSpec
 from pytest_llmeval.suites.format.schema import SuiteSpec
-from pytest_llmeval.suites.format.score_settings import SCORERS, PartSettings
-from pytest_llmeval.suites.format.score_settings.judged import AgainstBaseline, Criterion, OwnPrompt
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 

@@ -39,7 +39,7 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
     pair_metric,
     pooled_over_suites,
 )
-from pytest_llmeval.statistics.paired_tests import FamilyTest, run_family
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 
 __all__ = ["compare_reports"]
 

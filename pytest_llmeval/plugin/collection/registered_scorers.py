@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.suites.format.score_settings import SCORERS
+from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import relative_path
 

@@ -34,7 +34,7 @@ from pytest_llmeval.plugin.options.settings import settings_key, was_given
 from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.scoring.scorers.choices.option_scores import equal_options
+from pytest_llmeval.scoring.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite

@@ -7,8 +7,8 @@ import json
 
 from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of_class, version_of_function
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.metrics.judged import MAX_JUDGES
 from pytest_llmeval.models.base import ROLE_METHODS, identify
+from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import Role
 

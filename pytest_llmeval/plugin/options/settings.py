@@ -332,7 +332,7 @@ def read_settings(config: pytest.Config) -> Settings:
     judges, embedders = (settings.specs_of(role) for role in ("judge", "embedder"))
     _check_once(judges, "--llm-judge {} was given twice: a panel is of several judges")
     if len(judges) > 1:
-        from pytest_llmeval.metrics.judged import MAX_JUDGES
+        from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
 
         if len(judges) > MAX_JUDGES:
             raise OptionError(f"--llm-judge was given {len(judges)} times, expected at most {MAX_JUDGES} judges")

@@ -11,9 +11,6 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.metric_forms import NOT_MEASURABLE
-from pytest_llmeval.metrics.skill import skill
 from pytest_llmeval.models.base import ROLE_METHODS, identify
 from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
@@ -37,6 +34,9 @@ from pytest_llmeval.reporting.report.records import (
     SuiteInfo,
     Unrecorded,
 )
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
+from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import expected_one_of

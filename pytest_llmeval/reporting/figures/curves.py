@@ -10,7 +10,6 @@ import regex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pytest_llmeval.metrics.risk_coverage import RiskCoverage, RiskPoint
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (
@@ -27,6 +26,7 @@ from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.terminal.metric_tables import with_interval
 from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
 
 __all__ = ["pass_at_k_figures", "risk_coverage_figures"]
 

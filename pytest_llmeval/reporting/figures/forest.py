@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pytest_llmeval.metrics.definitions import definition, split_name
 from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interval_rows
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, ends_of, first_rows, metric_text
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 
 __all__ = ["agreement_figures", "forest_figures"]
 

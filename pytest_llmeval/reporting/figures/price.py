@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
-from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.reporting.figures.interval_rows import limits_of
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
@@ -29,6 +28,7 @@ from pytest_llmeval.reporting.figures.style import (
 )
 from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
 from pytest_llmeval.reporting.terminal.latency_lines import LEAST_SECONDS_UNCOUNTED
+from pytest_llmeval.scoring.metrics.definitions import definition
 
 __all__ = [
     "Box",

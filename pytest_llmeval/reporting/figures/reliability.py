@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from pytest_llmeval.metrics.calibration import ReliabilityBin
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, metric_text
 from pytest_llmeval.reporting.figures.style import (
@@ -27,6 +26,7 @@ from pytest_llmeval.reporting.figures.style import (
     listed,
 )
 from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 
 __all__ = ["reliability_figures"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.reporting.figures.report_figure import FigureNames
 from pytest_llmeval.reporting.figures.style import Key, finite, label
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 
 __all__ = ["MAX_ROWS", "Shown", "direction", "ends_of", "first_rows", "metric_text"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from pytest_llmeval.metrics.measurable import names_given, why_not_measurable
-from pytest_llmeval.metrics.metric_forms import NOT_MEASURABLE
-from pytest_llmeval.metrics.summary import expanded
 from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
+from pytest_llmeval.scoring.metrics.measurable import names_given, why_not_measurable
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
+from pytest_llmeval.scoring.metrics.summary import expanded
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse

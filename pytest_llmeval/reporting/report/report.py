@@ -9,15 +9,15 @@ from importlib import metadata
 from typing import Any
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.metrics.calibration import ReliabilityBin
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.distribution import Distribution
-from pytest_llmeval.metrics.percentiles import Percentiles
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import Movers
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.distribution import Distribution
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws
 

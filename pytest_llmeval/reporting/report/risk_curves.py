@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from array import array
 
-from pytest_llmeval.metrics.risk_coverage import (
+from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.scoring.metrics.risk_coverage import (
     RiskCoverage,
     RiskPoint,
     confidence_pair,
     risk_coverage,
     risks_at,
 )
-from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
-from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
 
 __all__ = ["RiskReader", "points_with_intervals", "risk_curves"]
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
-from pytest_llmeval.metrics.averages import macro_average, micro_average
-from pytest_llmeval.metrics.calibration import reliability
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.distribution import distributions
-from pytest_llmeval.metrics.judged import is_of_trust
-from pytest_llmeval.metrics.measurable import count_not_measurable
-from pytest_llmeval.metrics.metric_forms import metric_form, metric_limits
-from pytest_llmeval.metrics.percentiles import percentiles
-from pytest_llmeval.metrics.sample_values import value_of
-from pytest_llmeval.metrics.summary import Metric, by_category, expanded, summarize
 from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.movers import Movers, movers
+from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
+from pytest_llmeval.scoring.metrics.calibration import reliability
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.distribution import distributions
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
+from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.percentiles import percentiles
+from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
 from pytest_llmeval.types import EngineUse, Score
 
 __all__ = [

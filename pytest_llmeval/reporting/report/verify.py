@@ -18,13 +18,6 @@ from itertools import chain, zip_longest
 
 from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.metrics.averages import macro_average
-from pytest_llmeval.metrics.calibration import reliability_of
-from pytest_llmeval.metrics.columns import Places, ScoreColumns
-from pytest_llmeval.metrics.corpus import corpus_formula
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.sample_values import contradiction
-from pytest_llmeval.metrics.summary import Metric, by_category, places_by_category, summarize
 from pytest_llmeval.reporting.report.groups import (
     Group,
     compared_models,
@@ -41,6 +34,13 @@ from pytest_llmeval.reporting.report.summaries import (
     summary_of,
     with_sums,
 )
+from pytest_llmeval.scoring.metrics.averages import macro_average
+from pytest_llmeval.scoring.metrics.calibration import reliability_of
+from pytest_llmeval.scoring.metrics.columns import Places, ScoreColumns
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.sample_values import contradiction
+from pytest_llmeval.scoring.metrics.summary import Metric, by_category, places_by_category, summarize
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import quoted
 

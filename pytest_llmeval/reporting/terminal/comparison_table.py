@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_llmeval.metrics.definitions import definition
 from pytest_llmeval.reporting.report.report import Comparison
 from pytest_llmeval.reporting.terminal.tables import Coloured, Table, joined_lines, number, short_number, table_lines
 from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["comparison_cells", "comparison_lines", "p_text"]

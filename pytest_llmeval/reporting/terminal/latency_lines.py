@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pytest_llmeval.metrics.percentiles import Percentiles
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.terminal.suite_texts import suite_name
 from pytest_llmeval.reporting.terminal.tables import joined_lines
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["LEAST_SECONDS_UNCOUNTED", "duration", "latency_cells", "latency_lines", "phase_lines"]

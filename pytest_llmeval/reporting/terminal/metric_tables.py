@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.report import Summary
 from pytest_llmeval.reporting.terminal.tables import (
     Coloured,
@@ -20,6 +18,8 @@ from pytest_llmeval.reporting.terminal.tables import (
     table_lines,
     total_width,
 )
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.text.escaping import printable
 
 __all__ = [

@@ -13,8 +13,8 @@ from pytest_llmeval.reporting.report.groups import Group, compared_models, group
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
 from pytest_llmeval.reporting.terminal.suite_texts import suite_name
-from pytest_llmeval.scoring.scorers.choices.letter import option_labels
-from pytest_llmeval.scoring.scorers.choices.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scorers.letter import option_labels
+from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_llmeval.metrics.definitions import WILDCARD, definition
-from pytest_llmeval.metrics.judged import OF_RATED
-from pytest_llmeval.metrics.metric_forms import NOT_MEASURABLE, named_metrics
-from pytest_llmeval.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport
 from pytest_llmeval.reporting.terminal.metric_tables import HEADINGS, USUAL, Row, Section, metrics_shown, with_interval
 from pytest_llmeval.reporting.terminal.tables import number
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, named_metrics
+from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.quantities import time_text
 

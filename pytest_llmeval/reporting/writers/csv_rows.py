@@ -7,9 +7,9 @@ import json
 import math
 from pathlib import Path
 
-from pytest_llmeval.metrics.definitions import shown_order
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
+from pytest_llmeval.scoring.metrics.definitions import shown_order
 from pytest_llmeval.text.escaping import csv_text
 from pytest_llmeval.types import JSON
 

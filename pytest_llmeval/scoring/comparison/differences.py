@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.metrics.corpus import corpus_difference
-from pytest_llmeval.metrics.definitions import definition, is_known, split_name
-from pytest_llmeval.metrics.pooled import pseudo_values
-from pytest_llmeval.metrics.sample_values import ScoreLike, ingredients, value_of
-from pytest_llmeval.statistics.clustered import (
+from pytest_llmeval.scoring.metrics.corpus import corpus_difference
+from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
+from pytest_llmeval.scoring.metrics.pooled import pseudo_values
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, value_of
+from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
     count_clusters,
@@ -21,9 +21,9 @@ from pytest_llmeval.statistics.clustered import (
     odd_ones,
     standard_error,
 )
-from pytest_llmeval.statistics.estimate import interval_of_common, share_never_drawn
-from pytest_llmeval.statistics.intervals import CONFIDENCE, mean, with_width
-from pytest_llmeval.statistics.paired_proportions import flips_interval
+from pytest_llmeval.scoring.statistics.estimate import interval_of_common, share_never_drawn
+from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
+from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 
 __all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]
 

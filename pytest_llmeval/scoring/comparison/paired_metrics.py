@@ -8,12 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pytest_llmeval.metrics.corpus import corpus_formula
-from pytest_llmeval.metrics.definitions import definition, split_name
-from pytest_llmeval.metrics.judged import OF_RATED
-from pytest_llmeval.metrics.measurable import why_not_measurable
-from pytest_llmeval.metrics.pooled import POOLED
-from pytest_llmeval.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
 from pytest_llmeval.scoring.comparison.differences import (
     Difference,
     compare,
@@ -22,13 +16,19 @@ from pytest_llmeval.scoring.comparison.differences import (
     paired_difference,
 )
 from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Movers, movers
-from pytest_llmeval.statistics.clustered import cluster_numbers, count_clusters
-from pytest_llmeval.statistics.paired_tests import Paired, PairedSums, PairedValues, mcnemar, row_by_row
-from pytest_llmeval.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula
+from pytest_llmeval.scoring.metrics.definitions import definition, split_name
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.metrics.pooled import POOLED
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
+from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
+from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, mcnemar, row_by_row
+from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
 from pytest_llmeval.text.wording import quoted
 
 if TYPE_CHECKING:
-    from pytest_llmeval.statistics.null_distribution import Numbers
+    from pytest_llmeval.scoring.statistics.null_distribution import Numbers
 
 __all__ = [
     "PairedMetric",

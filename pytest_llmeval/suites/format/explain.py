@@ -10,6 +10,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, nearest, quoted
 
@@ -102,7 +104,10 @@ def _keys_at(keys: Keys, root: type[BaseModel]) -> list[str]:
 def _below(annotation: Any, key: str | int) -> Iterator[Any]:
     """What can stand at ``key`` inside something of this type; a union's kind stands under its name, as in YAML."""
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if annotation is ScorerSettings:
+        if key in SCORERS:
+            yield SCORERS[str(key)]
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             if key == (field.alias or name):
                 yield from _alternatives(field.annotation)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
+
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE, models_json_schema
 
 from pytest_llmeval.data.spec import Spec, one_key_schema, whole
-from pytest_llmeval.suites.format.epochs_spec import MAX_EPOCHS
-from pytest_llmeval.suites.format.filters_spec import filters_json_schema
+from pytest_llmeval.scorers import ONE_SCORER, SCORERS
+from pytest_llmeval.scoring.base import ScorerSettings
+from pytest_llmeval.scoring.epochs import MAX_EPOCHS
+from pytest_llmeval.scoring.filters import filters_json_schema
 from pytest_llmeval.suites.format.schema import SuiteSpec
-from pytest_llmeval.suites.format.score_settings import ONE_SCORER, SCORERS
 from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.types import JSON
 
@@ -31,9 +34,13 @@ def json_schema() -> dict[str, JSON]:
     """
     schema: dict[str, Any] = SuiteSpec.model_json_schema()
     definitions = schema["$defs"]
+    scorers: list[tuple[type[ScorerSettings], Literal["validation"]]] = [
+        (model, "validation") for model in SCORERS.values()
+    ]
+    definitions |= models_json_schema(scorers, ref_template=DEFAULT_REF_TEMPLATE)[1]["$defs"]
     for model in definitions.values():
         model.get("properties", {}).pop("kind", None)
-    definitions.pop("CustomSettings", None)  # its names are the user's own
+    definitions.pop("ScorerSettings", None)  # the base of all; a scorer's own settings stand under its name
     properties = schema["properties"]
     part = definitions["PartSettings"]["properties"]
     for parent, names in ((properties, SCORERS), (part, ONE_SCORER)):

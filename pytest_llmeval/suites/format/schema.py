@@ -9,12 +9,12 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, refuse, whole
 from pytest_llmeval.models.generate_spec import GenerateSpec
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.filters import Filters
 from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, FieldRule
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.filters_spec import Filters
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
 from pytest_llmeval.suites.format.prompt_spec import PromptSpec
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["SuiteSpec"]

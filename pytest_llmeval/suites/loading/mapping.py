@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +12,12 @@ from pytest_llmeval.data.rows import NoColumnError, Row, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
+from pytest_llmeval.text.characters import unusable_character
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["CLUSTER", "FIELDS", "HUMAN", "FieldMap", "Ids", "Mapped", "make_sample", "unusable_character"]
+__all__ = ["CLUSTER", "FIELDS", "HUMAN", "FieldMap", "Ids", "Mapped", "make_sample"]
 
 FIELDS = ("id", "question", "choices", "target", "choice_types", "category", "response")
 """The names that a sample gives a meaning to; any other field is a variable for templates."""
@@ -33,20 +33,7 @@ _OF_SAMPLES = ("id", "category", CLUSTER, HUMAN, "response")
 
 _FILE = "file_name"
 _MAX_CLUSTER_CHARACTERS = 80
-_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
 _Value: TypeAlias = Callable[[Row, Mapping[str, object]], JSON]
-
-
-def unusable_character(text: str) -> str | None:
-    """NUL or a lone surrogate in ``text``, in the words of a message; None where there is none."""
-    if text.isascii() and "\0" not in text:
-        return None
-    found = _UNUSABLE.search(text)
-    if found is None:
-        return None
-    code = ord(found.group())
-    name = "NUL" if code == 0 else "a lone surrogate"
-    return f"found {name} (U+{code:04X}) at character {found.start() + 1}, expected text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from pytest_llmeval.metrics.calibration import reliability
 from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of, svg_text
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import PerSample, Report
+from pytest_llmeval.scoring.metrics.calibration import reliability
 from tests.properties import examples
 from tests.reporting.figures.drawn import (
     CONFIDENCES,

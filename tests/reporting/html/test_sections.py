@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from pytest_llmeval.metrics.calibration import ReliabilityBin
-from pytest_llmeval.metrics.distribution import Distribution
-from pytest_llmeval.metrics.percentiles import Percentiles
-from pytest_llmeval.metrics.summary import Metric
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import (
@@ -36,6 +32,10 @@ from pytest_llmeval.reporting.writers.html.tables import Table
 from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.distribution import Distribution
+from pytest_llmeval.scoring.metrics.percentiles import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.types import JSON, EngineUse
 from tests.reporting.made_reports import gate, record, report
 from tests.reporting.reports import make_record, make_report

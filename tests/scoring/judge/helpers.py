@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scoring.base import Scorer
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
 from pytest_llmeval.types import (
     EmbeddingRequest,
     EmbeddingResponse,

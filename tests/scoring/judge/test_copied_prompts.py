@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import Asking
-from pytest_llmeval.scoring.judge.panel import panel
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.suites.format.score_settings import SCORERS, ScoreSettings
-from pytest_llmeval.suites.format.score_settings.judged import JudgedSettings
+from pytest_llmeval.scorers import SCORERS
+from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
+from pytest_llmeval.scorers.judging.panel import panel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.properties import examples
 from tests.scoring.helpers import a_sample
@@ -75,7 +75,7 @@ def test_every_judged_scorer_is_here() -> None:
 
 def asking_of(name: str, reply: str = REPLY, *, num_judges: int = 1) -> Asking:
     kind, values = CASES[name]
-    scorer = suite_scorer(cast("ScoreSettings", SCORERS[kind].model_validate(values)))
+    scorer = suite_scorer(SCORERS[kind].model_validate(values))
     sample = a_sample("Paris", question="Where?", variables={"contexts": [CHUNK, "Berlin"], "old": REPLY})
     presented = replace(scorer.present(sample), prompt="P")
     if num_judges == 1:

@@ -13,16 +13,13 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY
-from pytest_llmeval.scoring.make import make_scorer, suite_scorer
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.suites.format.score_settings.judged import (
-    ASPECTS,
-    AspectsSettings,
-    EquivalenceSettings,
-    RubricSettings,
-)
+from pytest_llmeval.evaluation.pipeline import make_scorer, suite_scorer
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.aspects import ASPECTS, AspectsSettings
+from pytest_llmeval.scorers.equivalence import EquivalenceSettings
+from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY
+from pytest_llmeval.scorers.rubric import RubricSettings
+from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message, Score
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import asked_of, check_refused, judged, material, scripted

@@ -12,15 +12,13 @@ from jsonschema import Draft202012Validator
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.scorers import ScoreSettings
+from pytest_llmeval.scorers.aspects import AspectsSettings
+from pytest_llmeval.scorers.equivalence import EquivalenceSettings
+from pytest_llmeval.scorers.judging.own_prompt import OwnPrompt
+from pytest_llmeval.scorers.pairwise import PairwiseSettings
+from pytest_llmeval.scorers.rubric import RubricSettings
 from pytest_llmeval.suites.format.json_schema import json_schema
-from pytest_llmeval.suites.format.score_settings import ScoreSettings
-from pytest_llmeval.suites.format.score_settings.judged import (
-    AspectsSettings,
-    EquivalenceSettings,
-    OwnPrompt,
-    PairwiseSettings,
-    RubricSettings,
-)
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import asked_of, drive, material, scripted

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.base import Asking
+from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
 from pytest_llmeval.scoring.base import finished
-from pytest_llmeval.scoring.judge.panel import panel, panel_metrics
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Score
 from tests.properties import examples
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.metrics.definitions import METRICS
+from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import Failed
+from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY
+from pytest_llmeval.scorers.rag import RagSettings
 from pytest_llmeval.scoring.base import Presented
-from pytest_llmeval.scoring.judge.judged_scorer import MAX_REPLY
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.suites.format.epochs_spec import EpochsSpec
-from pytest_llmeval.suites.format.score_settings.judged import RagSettings
+from pytest_llmeval.scoring.epochs import EpochsSpec
+from pytest_llmeval.scoring.metrics.definitions import METRICS
 from pytest_llmeval.types import (
     EmbeddingResponse,
     GenerateRequest,

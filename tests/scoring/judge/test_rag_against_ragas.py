@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.make import suite_scorer
-from pytest_llmeval.suites.format.score_settings.judged import RagSettings
+from pytest_llmeval.evaluation.pipeline import suite_scorer
+from pytest_llmeval.scorers.rag import RagSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.plugin.judge_for_tests import form_of
 from tests.scoring.helpers import a_sample

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.base import Failed
-from pytest_llmeval.scoring.judge.verdicts import NUM_TRIES, Verdict, json_object, no_verdict, verdict
+from pytest_llmeval.scorers.judging.verdicts import NUM_TRIES, Verdict, json_object, no_verdict, verdict
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, LoglikelihoodResponse, Response
 
 NO_SURROGATES = st.text(max_size=12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.suites.format.score_settings.judged import EquivalenceSettings
+from pytest_llmeval.scorers.equivalence import EquivalenceSettings
 from tests.scoring.judge.helpers import asked_of, judged, scripted
 
 YES_NO = EquivalenceSettings(math=False, form="yes_no")

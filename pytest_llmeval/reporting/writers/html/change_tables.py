@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.judged import is_of_trust
 from pytest_llmeval.reporting.report.report import Comparison, Report
 from pytest_llmeval.reporting.terminal.comparison_table import comparison_cells, p_text
 from pytest_llmeval.reporting.terminal.movers_table import (
@@ -22,7 +20,9 @@ from pytest_llmeval.reporting.writers.html.tables import Table, printable_cells,
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import USUALLY_KEPT, Movers
 from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
-from pytest_llmeval.statistics.paired_tests import mcnemar
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 
 __all__ = ["MoversTables", "change_tables", "movers_tables"]
 

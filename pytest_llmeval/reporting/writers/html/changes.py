@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.metrics.definitions import definition
-from pytest_llmeval.metrics.sample_values import value_of
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report
 from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Mover, Movers
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.sample_values import value_of
 
 __all__ = ["Change", "Changes", "Direction", "compared_metric", "gates_of_changes"]
 

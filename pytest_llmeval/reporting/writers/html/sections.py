@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_llmeval.metrics.calibration import ReliabilityBin
-from pytest_llmeval.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals
@@ -29,6 +27,8 @@ from pytest_llmeval.reporting.terminal.suite_texts import (
 from pytest_llmeval.reporting.terminal.summary import engine_lines, server_lines, speed_lines
 from pytest_llmeval.reporting.terminal.tables import number
 from pytest_llmeval.reporting.writers.html.tables import Table, printable_cells, samples_address
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
+from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 

@@ -7,14 +7,14 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pytest_llmeval.metrics.corpus import ingredients_among
-from pytest_llmeval.metrics.definitions import definition, shown_order
 from pytest_llmeval.reporting.report.groups import compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.terminal.sample_options import option_texts
 from pytest_llmeval.reporting.writers.markdown.tables import table
+from pytest_llmeval.scoring.metrics.corpus import ingredients_among
+from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 

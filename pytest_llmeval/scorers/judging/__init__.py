@@ -1,0 +1,1 @@
+"""Asking a judge: prompts, verdicts, panels, and what people said."""

@@ -1,0 +1,116 @@
+r"""Equality of answers as text, as lm-eval's hendrycks_math defines it (after Hendrycks et al., 2021, MATH).
+
+What the published code does is done here, oddities and all, so that its numbers come out: ``1/2`` is ``\frac{1}{2}``
+and 0.5 too, but 1/4 is not 0.25.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["equal_texts", "normal_form", "published_box"]
+
+_BRACE = re.compile(r"[{}]")
+
+
+_UNIT = r"\text{ "
+
+
+def equal_texts(one: str, other: str) -> bool:
+    """Return whether two answers have one normal form; where the published code fails on either, whether they are
+    identical.
+
+    This is ``lm_eval.tasks.hendrycks_math.utils.is_equiv`` for two texts.
+    """
+    try:
+        return _normal_form(one) == _normal_form(other)
+    except (IndexError, ValueError):
+        return one == other
+
+
+def normal_form(text: str) -> str:
+    """Return the form that equal answers share; the text itself where the published code fails on it."""
+    try:
+        return _normal_form(text)
+    except (IndexError, ValueError):
+        return text
+
+
+def published_box(solution: str) -> str | None:
+    r"""Return what the last ``\boxed{}``, ``\fbox{}`` or ``\boxed `` of a published solution holds; None for none.
+
+    This is ``remove_boxed(last_boxed_only_string(solution))`` of lm-eval, which fails for a ``\fbox{}``: ``\boxed``
+    before a blank, anywhere, comes first and ends with the next ``$``; an escaped brace counts like any other.
+    """
+    _, bare, rest = solution.rpartition("\\boxed ")
+    if bare:
+        return rest.partition("$")[0]
+    start = solution.rfind("\\boxed")
+    if start < 0:
+        start = solution.rfind("\\fbox")
+    opening = solution.find("{", start)
+    if start < 0 or opening < 0:
+        return None
+    depth = 0
+    for brace in _BRACE.finditer(solution, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0 and brace[0] == "}":
+            return solution[opening + 1 : brace.start()]
+    return None
+
+
+def _normal_form(text: str) -> str:
+    r"""Return what ``strip_string`` of lm-eval's hendrycks_math does. Raise ``IndexError`` or ``ValueError`` where that
+    fails.
+    """
+    text = text.replace("\n", "").replace(r"\!", "").replace("\\\\", "\\")
+    text = text.replace("tfrac", "frac").replace("dfrac", "frac").replace(r"\left", "").replace(r"\right", "")
+    text = text.replace(r"^{\circ}", "").replace(r"^\circ", "").replace(r"\$", "")
+    text = _without_unit(text).replace(r"\%", "")
+    text = text.replace(" .", " 0.").replace("{.", "{0.")
+    if text.startswith("."):
+        text = "0" + text
+    if text.count("=") == 1:
+        name, _, value = text.partition("=")
+        text = value if len(name) <= 2 else text
+    text = _braced_roots(text).replace(" ", "")
+    text = _braced_fractions(text)
+    return _fraction_of_slash(r"\frac{1}{2}" if text == "0.5" else text)
+
+
+def _without_unit(text: str) -> str:
+    before, *after = text.split(_UNIT)
+    if len(after) > 1:
+        raise ValueError("several units")
+    return before
+
+
+def _braced_roots(text: str) -> str:
+    r"""Write ``\sqrt3`` as ``\sqrt{3}``."""
+    first, *rest = text.split(r"\sqrt")
+    return first + "".join(rf"\sqrt{part}" if part[0] == "{" else rf"\sqrt{{{part[0]}}}{part[1:]}" for part in rest)
+
+
+def _braced_fractions(text: str) -> str:
+    r"""Write ``\frac12`` and ``\frac1{2}`` as ``\frac{1}{2}``; return the whole text as it was if one has too little
+    after it.
+    """
+    first, *rest = text.split(r"\frac")
+    parts = [first]
+    for part in rest:
+        if part[0] == "{":
+            parts.append(part)
+        elif len(part) < 2:
+            return text
+        else:
+            bottom = part[1:] if part[1] == "{" else f"{{{part[1]}}}{part[2:]}"
+            parts.append(f"{{{part[0]}}}{bottom}")
+    return r"\frac".join(parts)
+
+
+def _fraction_of_slash(text: str) -> str:
+    r"""Write ``1/2`` as ``\frac{1}{2}``. Raise ``ValueError`` for one slash between anything but whole numbers."""
+    if text.count("/") != 1:
+        return text
+    top, bottom = (int(part) for part in text.split("/"))
+    return rf"\frac{{{top}}}{{{bottom}}}" if text == f"{top}/{bottom}" else text

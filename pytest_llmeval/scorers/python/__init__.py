@@ -1,0 +1,1 @@
+"""Scorers that a user wrote in Python."""

@@ -1,0 +1,252 @@
+"""Scorers that a user registers from Python."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pytest_llmeval.data.code_version import version_of_function
+from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.models.python.importing import signature_of
+from pytest_llmeval.scorers.python.checked import (
+    CheckedScorer,
+    check_better,
+    described,
+    judges_of,
+    one_line,
+    protocol_problem,
+)
+from pytest_llmeval.scoring.base import Better, Presented, Scorer, ScorerSettings, SettingsError
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
+from pytest_llmeval.scoring.responses import reply, status_of_credit
+from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.types import NotMeasurable, Response, Sample, Score, Status, as_builtin, finite_number
+
+__all__ = ["CustomScorer", "CustomSettings", "ReplyJudge", "make_custom_scorer"]
+
+
+class CustomSettings(ScorerSettings):
+    """A scorer that is registered from Python under ``name``; ``settings`` are its keyword arguments."""
+
+    kind: Literal["custom"] = "custom"
+    name: str
+    settings: dict[str, Any] = Field({}, description="Keyword arguments of what is registered.")
+
+
+ReplyJudge = Callable[..., object]
+"""A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
+
+It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
+mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``. In
+the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place of
+all that no metric has: a number that is merely left out fails the gates on its metric. Attributes ``metrics`` and
+``better`` may name its metrics and their better directions: ``("distance",)`` and ``{"distance": "lower"}``. With an
+attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
+
+A function, or a class with the methods of ``Scorer``, that asks a model says which in ``judged_by``: text that
+names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
+not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint;
+written into the source file of the scorer, it changes that file, which is. Read it from the environment, or from a file
+beside, to change the judge alone.
+"""
+
+
+_OFFERED = ("reply", "target", "sample")
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomScorer(Scorer):
+    """A scorer that asks for a reply and has a function judge it. ``label`` is the name that it is registered by."""
+
+    label: str
+    judge: ReplyJudge
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def version(self) -> int:
+        """Return a checksum of the function's sources and of its attribute ``version``; part of a fingerprint."""
+        return version_of_function(self.judge)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return what the function's attribute ``metrics`` names; without one, what its scores turn out to carry."""
+        return tuple(getattr(self.judge, "metrics", ()))
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        return getattr(self.judge, "better", {})
+
+    @property
+    def tells_right_from_wrong(self) -> bool | None:
+        """Tell by the metrics which the function names, by ``-> float``; where it says neither, its scores show it."""
+        if "accuracy" in self.metrics:
+            return True
+        return False if self.metrics or _returns_number(self.judge) else None
+
+    def judges(self) -> list[str]:
+        return judges_of(self.label, self.judge)
+
+    def present(self, sample: Sample) -> Presented:
+        """Return the sample as it is, with its target as text: whatever a sample can have, or nothing.
+
+        Raise ``ValueError`` for a target that is no text, where the function needs one.
+        """
+        if getattr(self.judge, "needs_text", False):
+            return Presented(sample=sample, target=several_or_one(target_texts(sample)))
+        targets = sample.target if isinstance(sample.target, list) else [sample.target]
+        texts = [target if isinstance(target, str) else str(target) for target in targets if target is not None]
+        return Presented(sample=sample, target=several_or_one(texts) if texts else "")
+
+    def answer_text(self, presented: Presented) -> str:
+        return presented.target if isinstance(presented.target, str) else presented.target[0]
+
+    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+        """Return what the function says. Raise ``RequestError``, which names the function, for what it raises or cannot
+        mean.
+        """
+        text = reply(responses)
+        sample = presented.sample
+        offered = {"reply": text, "target": sample.target, "sample": sample}
+        names = _parameters(self.judge)
+        wanted = {name: offered[name] for name in _OFFERED if name in names}
+        if not wanted:  # of other names: the reply and the target, in this order
+            positional = [text, sample.target][: _num_positional(self.judge)]
+            return self._meaning(text, lambda: self.judge(*positional, **self.settings))
+        return self._meaning(text, lambda: self.judge(**wanted, **self.settings))
+
+    def _meaning(self, text: str, call: Callable[[], object]) -> Score:
+        try:
+            found = as_builtin(call())
+        except RequestError as error:
+            if isinstance(error, LeftOutError) or getattr(self.judge, "needs_text", False):
+                raise
+            raise RequestError(f"the scorer {self.name}: {one_line(error)}") from error
+        except Exception as error:
+            raise RequestError(f"the scorer {self.name} raised {described(error)}") from error
+        if isinstance(found, Score):
+            return found
+        if isinstance(found, NotMeasurable):
+            return Score(status="scored", answer=text.strip(), not_measurable={WILDCARD: found.reason})
+        if found is None:
+            return Score(status="wrong", no_answer=True, values={"accuracy": 0.0})
+        if isinstance(found, bool):
+            return Score(status="correct" if found else "wrong", answer=text.strip(), values={"accuracy": float(found)})
+        if isinstance(found, int | float):
+            return self._scored(text, {"score": found})
+        if isinstance(found, Mapping) and found:
+            return self._scored(text, found)
+        returned = "an empty mapping" if isinstance(found, Mapping) else f"a {type(found).__name__}"
+        raise RequestError(
+            f"the scorer {self.name} returned {returned}, expected True or False, a number, None, a "
+            "mapping of metrics, NotMeasurable, or a Score"
+        )
+
+    def _scored(self, text: str, found: Mapping[Any, object]) -> Score:
+        reasons = {
+            self._metric_name(name): value.reason for name, value in found.items() if isinstance(value, NotMeasurable)
+        }
+        values = {
+            self._metric_name(name): self._number(name, value) for name, value in found.items() if name not in reasons
+        }
+        right = values.get("accuracy")
+        if right not in (None, 0.0, 1.0):
+            raise RequestError(
+                f"the scorer {self.name}: accuracy is {right!r}, expected 1 or 0, for right or wrong; give a "
+                "share another name"
+            )
+        status: Status = "scored" if right is None else status_of_credit(right)
+        return Score(status=status, answer=text.strip(), values=values, not_measurable=reasons)
+
+    def _metric_name(self, name: object) -> str:
+        if isinstance(name, str) and name and name == name.strip() and name.isprintable():
+            return name
+        raise RequestError(
+            f"the scorer {self.name}: {quote(name)} is not a valid name of a metric, expected text on one line without "
+            "white space at its ends"
+        )
+
+    def _number(self, name: object, value: object) -> float:
+        number = finite_number(value)
+        if number is None:
+            raise RequestError(f"the scorer {self.name}: {name} is {quote(value)}, expected a finite number")
+        return number
+
+
+def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[..., Any]]) -> Scorer:
+    """Make the scorer that is registered under the settings' name.
+
+    A class with the methods of ``Scorer`` is made with the settings as keyword arguments; anything else that can be
+    called is a ``ReplyJudge``. Raise ``ValueError``, which says which setting does not fit, or is missing.
+    """
+    name, given = settings.name, settings.settings
+    registered = scorers[name]
+    is_scorer = isinstance(registered, type) and all(hasattr(registered, part) for part in ("requests", "score"))
+    known = _parameters(registered) if is_scorer else _settings_of(registered)
+    takes_any = any(part.kind is part.VAR_KEYWORD for part in _all_parameters(registered))
+    for key in given:
+        if key not in known and (not takes_any or (not is_scorer and key in _OFFERED)):
+            raise ValueError(f"unknown key {quote(key)} in score.{name}{expected_one_of(key, known)}")
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in given:
+            raise SettingsError(f"the setting {quote(key)} is missing", (name,))
+    if not is_scorer:
+        check_better(name, registered)
+        return CustomScorer(name, registered, dict(given))
+    try:
+        scorer = registered(**given)
+        problem = protocol_problem(scorer)
+    except Exception as error:
+        raise ValueError(f"score.{name}: {described(error)}") from None
+    if problem is not None:
+        raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
+    check_better(name, scorer)
+    return CheckedScorer(name, scorer)
+
+
+def _returns_number(judge: ReplyJudge) -> bool:
+    """Return whether a function says that it returns a number, and so never that a reply is right: ``-> float``."""
+    signature = signature_of(judge)
+    return signature is not None and signature.return_annotation in (float, int, "float", "int")
+
+
+def _all_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    signature = signature_of(function)
+    return [] if signature is None else list(signature.parameters.values())
+
+
+def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {part.name: part for part in _all_parameters(function) if part.kind in named}
+
+
+def _num_positional(function: Callable[..., object]) -> int:
+    """Return how many of reply and target, in this order, a function takes that names neither."""
+    parameters = _all_parameters(function)
+    required = [part for part in parameters if part.kind in _POSITIONAL and part.default is part.empty]
+    if required or not parameters:
+        return min(len(required), 2) or 2
+    if any(part.kind is part.VAR_POSITIONAL for part in parameters):
+        return 2
+    return min(sum(part.kind in _POSITIONAL for part in parameters), 2)
+
+
+def _settings_of(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a function that a suite gives values to."""
+    named = _parameters(function)
+    if any(name in named for name in _OFFERED):
+        return {name: part for name, part in named.items() if name not in _OFFERED}
+    positional = [part for part in _all_parameters(function) if part.kind in _POSITIONAL]
+    taken = {part.name for part in positional[: _num_positional(function)]}
+    return {name: part for name, part in named.items() if name not in taken}

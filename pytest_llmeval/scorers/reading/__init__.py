@@ -1,0 +1,1 @@
+"""How replies are read: boxes, stated answers, numerals, rankings, JSON Schemas."""

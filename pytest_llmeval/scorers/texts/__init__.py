@@ -1,0 +1,1 @@
+"""Comparing a reply with reference texts."""

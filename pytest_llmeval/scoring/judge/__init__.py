@@ -1,1 +1,0 @@
-"""Scorers that ask a judge: a second model, which gives verdicts on replies."""

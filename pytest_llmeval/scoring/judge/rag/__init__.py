@@ -1,1 +1,0 @@
-"""``score: rag``: a judge on answers that were written from retrieved contexts, and on these contexts."""

@@ -1,0 +1,184 @@
+"""Metrics that are computed from all samples at once, with intervals by a bootstrap over samples.
+
+A sample's ingredients lie in ``Score.values`` beside its metrics, under names that are no metrics, and under
+``several`` with the same prefix as the metric: ``flexible.bleu_4`` is made of ``flexible.bleu_matches_1`` and so on.
+
+A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formula.py``, and its table is merged into
+``CORPUS`` here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate, chain, islice, pairwise
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
+from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
+from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
+from pytest_llmeval.scoring.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
+from pytest_llmeval.scoring.metrics.pooled import POOLED
+from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
+from pytest_llmeval.scoring.statistics.clustered import are_too_few
+from pytest_llmeval.scoring.statistics.intervals import Bootstrapped, bootstrap_of_sums, with_width
+
+__all__ = ["CORPUS", "corpus_difference", "corpus_formula", "corpus_value", "ingredients_among"]
+
+T = TypeVar("T")
+
+CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION, **JUDGED})
+"""Corpus metrics by name, but for those of ``sacrebleu_sums.py``, some of which have a number in their names, and for
+the corrected ones, which have the name of another metric. Each has a definition of kind ``corpus`` in
+``definitions.py``."""
+
+
+def corpus_formula(name: str) -> CorpusFormula | None:
+    """Return the formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of
+    it.
+    """
+    base = split_name(name)[1]
+    return CORPUS.get(base) or translation_formula(base) or corrected_formula(base)
+
+
+def ingredients_among(names: Collection[str]) -> set[str]:
+    """Return those of the names, with or without a prefix, that are no metrics and only what others are made of.
+
+    A name that could be a user's own metric (``words``) is one of them only where all stand beside it that a pooled or
+    corpus metric needs.
+    """
+    found = {name for name in names if is_translation_ingredient(name.rpartition(".")[2])}
+    formulas = [formula.needs for formula in CORPUS.values()]
+    formulas += [("loglikelihood", formula.unit) for formula in POOLED.values()]
+    for prefix in {"".join(name.rpartition(".")[:2]) for name in names}:
+        for needs in formulas:
+            if all(prefix + need in names for need in needs):
+                found.update(prefix + need for need in needs if not is_known(need))
+    return found | {name for name in names if is_judged_ingredient(name)}
+
+
+def corpus_value(
+    name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None, *, bootstraps: bool = False
+) -> Estimate:
+    """Return the corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+
+    Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
+    ``bootstraps`` says otherwise; what follows is for all others.
+
+    Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
+    than ``clustered.MIN_CLUSTERS`` have no standard error and no interval. The standard error is the standard deviation
+    over bootstrap samples, the interval lies between their percentiles: None for fewer than two samples, where
+    bootstrap samples have no value, where all have the same, and of a formula with ``no_interval``.
+    """
+    formula = _formula(name)
+    _check_finite(name, samples)
+    value = _finite(formula.compute(samples))
+    if value is None or formula.no_interval is not None or are_too_few(clusters):
+        return Estimate(value)
+    if formula.estimate is not None and clusters is None and not bootstraps:
+        found = formula.estimate(samples)
+        return Estimate(value, found.stderr, found.interval)
+    return _with_error(value, _resampled(formula, [samples], clusters))
+
+
+def corpus_difference(
+    name: str,
+    first: Sequence[Ingredients],
+    second: Sequence[Ingredients],
+    clusters: Sequence[int] | None = None,
+) -> tuple[float, float, Estimate] | None:
+    """Compare two models on the same samples, sample by sample: return both values, and second minus first by a paired
+    bootstrap.
+
+    ``clusters`` as in ``corpus_value``. None where one of the two has no value. ``ValueError`` for sequences of two
+    lengths.
+    """
+    formula = _formula(name)
+    _check_finite(name, (*first, *second))
+    before, after = (_finite(formula.compute(samples)) for samples in (first, second))
+    if before is None or after is None:
+        return None
+    if len(first) != len(second):
+        raise ValueError(f"found {len(first)} and {len(second)} samples of two models: each pair is one sample")
+    if formula.no_interval is not None or are_too_few(clusters):
+        return before, after, Estimate(after - before)
+    return before, after, _with_error(after - before, _resampled(formula, [first, second], clusters))
+
+
+def _resampled(
+    formula: CorpusFormula, sides: Sequence[Sequence[Ingredients]], clusters: Sequence[int] | None
+) -> Bootstrapped | None:
+    """Return the bootstrap of one model's metric, or of what the second of two models has more, over the same
+    samples.
+    """
+    pairs = list(zip(*sides, strict=True))
+    units = _units(pairs, clusters, lambda pair: _order_in(formula, pair))
+    sums = [formula.sums(side) for side in zip(*chain.from_iterable(units), strict=True)]
+    if len(sums) == 1:
+        return bootstrap_of_sums(_unit_sums(sums[0].rows, units), sums[0].value)
+    rows = [list(chain.from_iterable(parts)) for parts in zip(*(own.rows for own in sums), strict=True)]
+    edges = list(pairwise(accumulate((len(own.rows[0]) for own in sums), initial=0)))
+    return bootstrap_of_sums(
+        _unit_sums(rows, units),
+        lambda total: _gain(own.value(total[low:high]) for own, (low, high) in zip(sums, edges, strict=True)),
+    )
+
+
+def _order_in(formula: CorpusFormula, pair: Sequence[Ingredients]) -> list[list[tuple[bool, float]]]:
+    """Return the key by which a pair of samples is sorted; one that lacks an ingredient comes before all that have
+    it.
+    """
+    names = (*formula.needs, *formula.may_have)
+    return [[(name in sample, sample.get(name, 0.0)) for name in names] for sample in pair]
+
+
+def _units(things: Sequence[T], clusters: Sequence[int] | None, key: Callable[[T], Any]) -> list[list[T]]:
+    """Return what a bootstrap draws: the things one by one, or in clusters. The same ones have the same order."""
+    if clusters is None:
+        return [[thing] for thing in sorted(things, key=key)]
+    members: dict[int, list[T]] = {}
+    for thing, cluster in zip(things, clusters, strict=True):
+        members.setdefault(cluster, []).append(thing)
+    return sorted((sorted(own, key=key) for own in members.values()), key=lambda own: [key(thing) for thing in own])
+
+
+def _unit_sums(rows: Sequence[Sequence[float]], units: Sequence[Sequence[object]]) -> Sequence[Sequence[float]]:
+    """Return the sums of the columns over each unit's rows; ``rows`` lie in the order of the units."""
+    if len(rows) == len(units):
+        return rows
+    rest = iter(rows)
+    return [[math.fsum(column) for column in zip(*islice(rest, len(unit)), strict=True)] for unit in units]
+
+
+def _formula(name: str) -> CorpusFormula:
+    formula = corpus_formula(name)
+    if formula is None:
+        raise ValueError(f"{name} is not a corpus metric")
+    return formula
+
+
+def _gain(values: Iterable[float | None]) -> float | None:
+    """Return the one value, or the second less the first; None where one is missing."""
+    *earlier, last = values
+    if last is None or None in earlier:
+        return None
+    return last - math.fsum(value for value in earlier if value is not None)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _with_error(value: float, found: Bootstrapped | None) -> Estimate:
+    if found is None or with_width((found.low, found.high)) is None:
+        return Estimate(value)
+    return Estimate(value, found.stderr, (found.low, found.high))
+
+
+def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:
+    for sample in samples:
+        for need, value in sample.items():
+            if not math.isfinite(value):
+                raise ValueError(f"a score's value of {need} is {value}: {name} is not computed from it")

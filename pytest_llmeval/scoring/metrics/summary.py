@@ -1,0 +1,348 @@
+"""Metrics: what is taken over the scores of a suite, of a category, or of any other selection of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
+from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
+from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
+from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
+from pytest_llmeval.scoring.statistics.clustered import (
+    MIN_CLUSTERS,
+    are_too_few,
+    bootstrapped_mean,
+    cluster_numbers,
+    count_clusters,
+    estimate_mean,
+    odd_ones,
+    proportion_interval,
+    standard_error,
+)
+from pytest_llmeval.scoring.statistics.estimate import interval_of_common
+from pytest_llmeval.scoring.statistics.intervals import mean, with_width
+from pytest_llmeval.types import Score
+
+__all__ = [
+    "ALL_EQUAL",
+    "NO_LIMITS",
+    "Interval",
+    "Limits",
+    "Metric",
+    "by_category",
+    "expanded",
+    "is_carried",
+    "names_in",
+    "places_by_category",
+    "summarize",
+    "why_no_interval",
+    "within",
+]
+
+Interval: TypeAlias = Literal["bootstrap"]
+
+Limits: TypeAlias = Mapping[str, tuple[float, float]]
+"""The lowest and the highest value of metrics, by their names."""
+
+NO_LIMITS: Limits = MappingProxyType({})
+
+ALL_EQUAL = "all values are equal"
+_ALL_BUT_ONE = "all values but one are equal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
+
+    ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
+    for n < 2, ``skewness`` that of the estimate (``intervals.Estimated``) where it is known. ``ci_low`` and ``ci_high``
+    are the 95% interval: Wilson's for proportions, ``intervals.skewed_interval`` for other means and for pooled
+    metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A mean of values
+    that are all the same, or all but one, has that of ``estimate.interval_of_common`` where its metric has limits, else
+    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
+    ``no_interval`` says why there is none of a metric that has a value.
+
+    ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
+    and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
+    for fewer than ``MIN_CLUSTERS``.
+    """
+
+    value: float | None
+    n: int
+    kind: Kind
+    stderr: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    num_clusters: int | None = None
+    skewness: float | None = None
+    no_interval: str | None = None
+
+
+def why_no_interval(metric: Metric) -> str | None:
+    """Return why no interval of the metric is shown; None where one is, and of counts, which have none.
+
+    One sample's says nothing, though a proportion has one.
+    """
+    if metric.kind == "count" or metric.value is None:
+        return None
+    return "n is 1" if metric.n == 1 else metric.no_interval
+
+
+def _explained(metric: Metric) -> Metric:
+    """Return the metric with the reason why there is no interval, where there is none and no reason yet."""
+    if metric.kind == "count" or metric.value is None or metric.ci_low is not None or metric.no_interval is not None:
+        return metric
+    why = ALL_EQUAL
+    if metric.n == 1:
+        why = "n is 1"
+    elif metric.num_clusters is not None and metric.num_clusters < MIN_CLUSTERS:
+        why = f"{metric.num_clusters} clusters, and {MIN_CLUSTERS} are needed"
+    elif metric.kind == "corpus":
+        why = "these samples define none"
+    return replace(metric, no_interval=why)
+
+
+def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
+    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name.
+
+    What pooled and corpus metrics are made of is no metric, and not among them.
+    """
+    found: set[str] = set()
+    for score in scores:
+        if score.status == "unscored":
+            continue
+        if score.no_answer:
+            found.add("no_answer")
+        found.update(score.values)
+    return tuple(sorted(found - ingredients_among(found), key=shown_order))
+
+
+def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
+    """Return the names with those of the scores in place of what stands for names that are not known in advance.
+
+    ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
+    other scorer's name; no names at all are all of them.
+    """
+    if not names:
+        return names_in(scores)
+    if not any(name == WILDCARD or name.endswith(f".{WILDCARD}") for name in names):
+        return tuple(names)
+    carried = names_in(scores)
+    prefixes = tuple({f"{name.partition('.')[0]}." for name in names if "." in name})
+    found: list[str] = []
+    for name in names:
+        if name == WILDCARD:
+            found += [own for own in carried if not own.startswith(prefixes)]
+        elif name.endswith(f".{WILDCARD}"):
+            found += [own for own in carried if own.startswith(name.removesuffix(WILDCARD))]
+        else:
+            found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def is_carried(scores: Iterable[ScoreLike], name: str) -> bool:
+    """Return whether one of the scores, unscored ones aside, has what the metric ``name`` is taken over."""
+    return any(_carries(score, name) for score in scores)
+
+
+def _carries(score: ScoreLike, name: str) -> bool:
+    if score.status == "unscored" or ingredients((score,), name):
+        return score.status != "unscored"
+    return name in COUNTED or bool(ScoreColumns((score,)).values(name)[0])
+
+
+def summarize(
+    scores: Sequence[ScoreLike] | ScoreColumns,
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
+    limits: Limits = NO_LIMITS,
+) -> dict[str, Metric]:
+    """Return each named metric over the scores that carry it; the order of scores makes no difference.
+
+    Unscored ones are left out of every metric and of its n. A metric that we define keeps its kind; another one is a
+    proportion where all of its values are 0 or 1, else a mean. ``clusters[i]`` is that of ``scores[i]``: one without
+    (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
+    ``intervals.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
+    ``limits`` are the lowest and highest values of metrics whose definition does not know them.
+    Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
+    NaN; and for sequences of two lengths.
+    """
+    samples = _samples(scores, clusters, interval, limits)
+    return _summarize(samples, _kinds(samples.columns, names))
+
+
+def by_category(
+    scores: Sequence[ScoreLike] | ScoreColumns,
+    categories: Sequence[str | None],
+    names: Sequence[str],
+    clusters: Sequence[str | None] | None = None,
+    interval: Interval | None = None,
+    limits: Limits = NO_LIMITS,
+) -> dict[str, dict[str, Metric]]:
+    """Return ``summarize`` for each category, by name; ``categories[i]`` is that of ``scores[i]``.
+
+    Scores without a category (None) are in no part. A metric has the kind that it has over all scores, so that one
+    column never mixes two kinds of interval. ``ValueError`` where the sequences differ in length.
+    """
+    samples = _samples(scores, clusters, interval, limits)
+    places = places_by_category(samples.columns.scores, categories)
+    kinds = _kinds(samples.columns, names)
+    return {category: _summarize(replace(samples, places=own), kinds) for category, own in places.items()}
+
+
+def places_by_category(scores: Sequence[ScoreLike], categories: Sequence[str | None]) -> dict[str, Places]:
+    """Return where the scores of each category are, by its name, in the order of the names."""
+    places: dict[str, list[int]] = {}
+    for place, (_, category) in enumerate(zip(scores, categories, strict=True)):
+        if category is not None:
+            places.setdefault(category, []).append(place)
+    return {category: Places(places[category]) for category in sorted(places)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Scores at some places, all for None; the cluster of each score, None where all are independent.
+
+    ``bootstraps``: so are their intervals made.
+    """
+
+    columns: ScoreColumns
+    clusters: Sequence[int] | None
+    bootstraps: bool = False
+    limits: Limits = field(default_factory=dict)
+    places: Places | None = None
+
+    def limits_of(self, name: str) -> tuple[float, float]:
+        """Return the limits beyond which no value of the metric lies."""
+        metric = definition(name)
+        return self.limits.get(name, (metric.lowest, metric.highest))
+
+    def values(self, name: str) -> tuple[list[float], list[int] | None]:
+        """Return the values of the metric, and the clusters of those that have one."""
+        return self.columns.values(name, self.places, self.clusters)
+
+    def chances_of_skill(self) -> list[float | None]:
+        return self.columns.chances("skill", self.places)
+
+
+def _samples(
+    scores: Sequence[ScoreLike] | ScoreColumns,
+    clusters: Sequence[str | None] | None,
+    interval: Interval | None = None,
+    limits: Limits = NO_LIMITS,
+) -> _Samples:
+    columns = scores if isinstance(scores, ScoreColumns) else ScoreColumns(scores)
+    if clusters is not None and len(clusters) != len(columns.scores):
+        raise ValueError(f"found {len(clusters)} clusters of {len(columns.scores)} scores: each score has one, or None")
+    numbers = None if clusters is None else cluster_numbers(clusters)
+    return _Samples(columns, numbers, interval == "bootstrap", limits)
+
+
+def _summarize(samples: _Samples, kinds: Mapping[str, Kind]) -> dict[str, Metric]:
+    return {name: _explained(_metric(samples, name, kind)) for name, kind in kinds.items()}
+
+
+def _metric(samples: _Samples, name: str, kind: Kind) -> Metric:
+    if kind == "count":
+        values, _ = samples.values(name)
+        return Metric(value=math.fsum(values), n=len(values), kind=kind)
+    if kind not in ("pooled", "corpus"):
+        return _mean(samples, name, kind)
+    parts, clusters = samples.columns.ingredients(name, samples.places, samples.clusters)
+    why = None
+    if kind == "pooled":
+        whole = pooled(name, parts, clusters)
+        if samples.bootstraps and whole.interval is not None:
+            whole = replace(whole, interval=bootstrapped_pooled(name, parts, clusters))
+    else:
+        whole = corpus_value(name, parts, clusters, bootstraps=samples.bootstraps)
+        why = None if (formula := corpus_formula(name)) is None else formula.no_interval
+    low, high = None, None
+    if whole.interval is not None and whole.value is not None:
+        low, high = within(samples.limits_of(name), whole.interval, whole.value)
+    return Metric(
+        value=whole.value,
+        n=len(parts),
+        kind=kind,
+        stderr=whole.stderr,
+        ci_low=low,
+        ci_high=high,
+        num_clusters=None if clusters is None else count_clusters(clusters),
+        no_interval=None if whole.value is None else why,
+    )
+
+
+def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
+    values, clusters = samples.values(name)
+    num_clusters = None if clusters is None else count_clusters(clusters)
+    if not values:
+        return Metric(value=None, n=0, kind=kind, num_clusters=num_clusters)
+    found = Metric(value=mean(values), n=len(values), kind=kind, num_clusters=num_clusters)
+    if are_too_few(clusters):
+        return found
+    limits = samples.limits_of(name)
+    chances = samples.chances_of_skill() if name == "skill" else None
+    if chances is not None:
+        limits = lowest_skill(chances), limits[1]
+    interval: tuple[float, float] | None
+    if kind == "proportion" or (limits == (0.0, 1.0) and {0.0, 1.0}.issuperset(values) and len({*values}) > 1):
+        found = replace(found, stderr=standard_error(values, clusters))
+        interval = proportion_interval(values, clusters)
+    else:
+        estimate = estimate_mean(values, clusters)
+        if estimate is None:
+            return found
+        found = replace(found, stderr=estimate.stderr, skewness=estimate.skewness)
+        odd = odd_ones(values, clusters)
+        interval = None if chances is None else with_width(skill_interval(values, chances, clusters))
+        if interval is None and odd is not None:
+            interval = interval_of_common(limits, odd.common, num_clusters or len(values), num_odd=odd.number)
+            found = replace(found, no_interval=_ALL_BUT_ONE if interval is None and odd.number else None)
+        elif interval is None:
+            interval = with_width(estimate.interval())
+    if samples.bootstraps:  # of equal values all resamples are equal, too
+        interval = bootstrapped_mean(values, clusters) or interval
+    if interval is None:
+        return found
+    low, high = within(limits, interval, mean(values), values if chances is None else ())
+    return replace(found, ci_low=low, ci_high=high, no_interval=None)
+
+
+def within(
+    limits: tuple[float, float], interval: tuple[float, float], value: float, values: Sequence[float] = ()
+) -> tuple[float, float]:
+    """Return the interval of a metric's ``value``, cut where it reaches beyond what the metric can be.
+
+    It is not cut where one of ``values`` lies beyond, too: then they are another metric's, of a user, that has this
+    name. A bootstrap's can miss the value, and is made to reach it.
+    """
+    low, high = min(interval[0], value), max(interval[1], value)
+    if low < limits[0] <= min(values, default=value):
+        low = limits[0]
+    if high > limits[1] >= max(values, default=value):
+        high = limits[1]
+    return low, high
+
+
+def _kinds(columns: ScoreColumns, names: Sequence[str]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for name in names:
+        kind = definition(name).kind
+        if columns.has_ingredients(name):
+            kinds[name] = kind
+            continue
+        if kind != "count" and split_name(name)[1] != "skill":
+            values, _ = columns.values(name)
+            is_open = not is_known(name) or split_name(name)[1] == "score"
+            if values and (is_open or kind in ("proportion", "pooled", "corpus")):
+                # A user may record any value under any name; only zeros and ones have a proportion's interval.
+                kind = "proportion" if {0.0, 1.0}.issuperset(values) else "mean"
+        kinds[name] = kind
+    return kinds

@@ -1,1 +1,0 @@
-"""Judging the documents that a search found by relevance judgements."""

@@ -1,1 +1,0 @@
-"""One module for each scorer, in a folder by what it reads."""

@@ -1,1 +1,0 @@
-"""Scorers of questions with options."""

@@ -1,1 +1,0 @@
-"""Scorers that are a user's own Python code."""

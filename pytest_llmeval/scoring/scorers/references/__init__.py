@@ -1,1 +1,0 @@
-"""Scorers that compare a reply with reference texts."""

@@ -1,1 +1,0 @@
-"""Scorers that read a generated reply."""

@@ -1,1 +1,0 @@
-"""Scorers around another scorer: filters, epochs, several at once."""
