@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scorers.contains import ContainsScorer, ContainsSettings
+from pytest_llmeval.scorers.contains import ContainsSettings
 from pytest_llmeval.scorers.exact import Remove
 from tests.scoring.helpers import a_sample, judge_reply
 
@@ -51,7 +51,7 @@ def test_an_empty_reply_is_no_answer() -> None:
     [("", "nothing is left of target '': every reply"), (" ", "nothing is left of target ' ' after strip: ")],
 )
 def test_a_target_that_every_reply_holds_is_refused(target: str, message: str) -> None:
-    scorer = ContainsScorer.of(ContainsSettings(normalize=("strip",)))
+    scorer = ContainsSettings(normalize=("strip",)).make()
     with pytest.raises(ValueError, match=message):
         scorer.present(a_sample(target))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.api.metrics import exact_match_hf_evaluate
 
-from pytest_llmeval.scorers.exact import ExactScorer, ExactSettings, Normalization, Remove, normalized
+from pytest_llmeval.scorers.exact import ExactSettings, Normalization, Remove, normalized
 from tests.scoring.helpers import a_sample, judge_reply
 
 SQUAD: tuple[Normalization, ...] = ("lower", "no_punctuation", "no_articles", "collapse_whitespace")
@@ -104,16 +104,16 @@ def test_a_named_step_that_would_leave_nothing_of_a_target_is_left_out(
 )
 def test_a_target_of_which_nothing_is_left_is_refused(settings: ExactSettings, target: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        ExactScorer.of(settings).present(a_sample(["Paris", target]))
+        settings.make().present(a_sample(["Paris", target]))
 
 
 def test_the_version_is_raised_where_a_verdict_can_be_another_one() -> None:
     settings = [ExactSettings(), ExactSettings(normalize=SQUAD), ExactSettings(normalize=SQUAD, allow_empty=True)]
-    assert [ExactScorer.of(some).version for some in settings] == [1, 2, 1]
+    assert [some.make().version for some in settings] == [1, 2, 1]
 
 
 def test_the_report_and_few_shot_show_the_target_as_given() -> None:
-    scorer = ExactScorer.of(ExactSettings(normalize=SQUAD))
+    scorer = ExactSettings(normalize=SQUAD).make()
     presented = scorer.present(a_sample(["The Tower", "Tower"]))
     assert presented.target == ("The Tower", "Tower")
     assert scorer.answer_text(presented) == "The Tower"
@@ -191,12 +191,12 @@ def test_a_removal_without_end_leaves_the_sample_unscored() -> None:
     score = judge_reply(settings, "x", "a" * 200)
     assert (score.status, score.reason) == ("unscored", "a regular expression of normalize took longer than 1 s")
     with pytest.raises(ValueError, match="took longer than 1 s in the target"):
-        ExactScorer.of(settings).present(a_sample("a" * 200))
+        settings.make().present(a_sample("a" * 200))
 
 
 def test_a_removal_that_cannot_be_used_is_named() -> None:
     with pytest.raises(ValueError, match="is not a regular expression"):
-        ExactScorer.of(ExactSettings(normalize=(Remove(remove="("),)))
+        ExactSettings(normalize=(Remove(remove="("),)).make()
 
 
 def test_settings_that_came_later_leave_fingerprints_as_they_were() -> None:
