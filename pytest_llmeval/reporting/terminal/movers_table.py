@@ -37,7 +37,7 @@ class Moved(NamedTuple):
     model: str | None
 
 
-_SHOWN = ("mean", "sd", "min", "p50", "p95", "max")
+_QUANTILES = ("mean", "sd", "min", "p50", "p95", "max")
 
 
 def distribution_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
@@ -47,10 +47,10 @@ def distribution_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) 
         for name, found in suite.distributions.items():
             metric = suite.summary.metrics.get(name)
             if metric is not None and metric.kind == "mean":
-                numbers = [getattr(found, key) for key in _SHOWN]
+                numbers = [getattr(found, key) for key in _QUANTILES]
                 texts = ["" if value is None else number(value) for value in numbers]
                 rows.append([printable(suite_name(suite, names)), printable(name), f"{found.n:,}", *texts])
-    return ["suite", "metric", "n", *_SHOWN], rows
+    return ["suite", "metric", "n", *_QUANTILES], rows
 
 
 def gate_movers(results: Sequence[GateResult], names: Mapping[str, str]) -> Iterator[Moved]:
@@ -81,12 +81,12 @@ def movers_heading(moved: Moved) -> str:
 
 def movers_cells(found: Movers) -> tuple[list[str], list[list[str]]]:
     """Headers and rows, made ``printable``: those that became worse first, of each side the ``USUALLY_KEPT`` first."""
-    rows = [_row("worse", one) for one in found.worse[:USUALLY_KEPT]]
-    rows += [_row("better", one) for one in found.better[:USUALLY_KEPT]]
+    rows = [_flipped_row("worse", one) for one in found.worse[:USUALLY_KEPT]]
+    rows += [_flipped_row("better", one) for one in found.better[:USUALLY_KEPT]]
     return ["", "sample", "before", "now", "change"], rows
 
 
-def _row(side: str, one: Mover) -> list[str]:
+def _flipped_row(side: str, one: Mover) -> list[str]:
     sign = "+" if one.difference > 0 else ""
     return [side, printable(one.id), number(one.before), number(one.now), f"{sign}{number(one.difference)}"]
 

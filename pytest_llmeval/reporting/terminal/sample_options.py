@@ -51,12 +51,12 @@ def sample_options(record: Record) -> tuple[Option, ...]:
     choices: Sequence[str] = record.choices
     if not choices and len(probabilities) == len(_YES_NO):
         choices = _YES_NO
-    labels = _texts(record.details.get("labels"))
+    labels = _detail_texts(record.details.get("labels"))
     if len(labels) != len(choices):
         labels = ()
     names = labels or choices  # what target and answer are written in
     targets = record.target if isinstance(record.target, list | tuple) else [record.target]
-    right, answered = _places(names, _texts(targets)), _places(names, _texts([record.answer]))
+    right, answered = _places(names, _detail_texts(targets)), _places(names, _detail_texts([record.answer]))
     if len(set(names)) < len(names):
         right = _indices(record.details.get("right")) or right
         answered = {min(answered)} if answered else answered  # of equal options the first is the answer
@@ -78,7 +78,7 @@ def _places(names: Sequence[str], wanted: Collection[str]) -> set[int]:
     return {place for place, name in enumerate(names) if name in wanted}
 
 
-def _texts(value: object) -> Sequence[str]:
+def _detail_texts(value: object) -> Sequence[str]:
     """The list of texts that a report's detail should be; nothing where it is something else."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else ()
 

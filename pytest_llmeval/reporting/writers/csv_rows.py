@@ -38,7 +38,7 @@ def write_csv(report: Report, path: Path) -> None:
         for record in report.records:
             data = record.to_dict()
             values = (record.values.get(name) for name in columns)
-            writer.writerow([*(_cell(data[name]) for name in COLUMNS), *map(_cell, values)])
+            writer.writerow([*(_csv_cell(data[name]) for name in COLUMNS), *map(_csv_cell, values)])
 
 
 def value_columns(report: Report) -> dict[str, str]:
@@ -47,7 +47,7 @@ def value_columns(report: Report) -> dict[str, str]:
     return {name: f"values.{name}" if name in COLUMNS else name for name in names}
 
 
-def _cell(value: JSON) -> JSON:
+def _csv_cell(value: JSON) -> JSON:
     if isinstance(value, str):
         return csv_text(value)
     if value is None or isinstance(value, int):

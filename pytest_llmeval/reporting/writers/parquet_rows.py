@@ -66,11 +66,11 @@ def write_parquet(report: Report, path: Path) -> None:
 
 def _row(record: Record, columns: dict[str, str]) -> dict[str, Any]:
     data = record.to_dict()
-    row = {name: _cell(name, data[name]) for name in COLUMNS}
+    row = {name: _parquet_cell(name, data[name]) for name in COLUMNS}
     return row | {encodable(columns[metric]): value for metric, value in record.values.items()}
 
 
-def _cell(name: str, value: JSON) -> JSON:
+def _parquet_cell(name: str, value: JSON) -> JSON:
     if value is None or name in _OTHERS:
         return value
     if isinstance(value, str):

@@ -44,7 +44,7 @@ __all__ = [
     "unscored_table",
 ]
 
-_MAX_UNSCORED = 20
+_MAX_REASONS = 20
 
 
 def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
@@ -167,7 +167,7 @@ class UnscoredReasons:
     def add(self, record: Record) -> None:
         if record.status == "unscored":
             reason = record.reason or "no reason given"
-            if reason not in self.counts and len(self.counts) >= 10 * _MAX_UNSCORED:
+            if reason not in self.counts and len(self.counts) >= 10 * _MAX_REASONS:
                 reason = "another reason"
             self.counts[reason] += 1
             if reason not in self.first:
@@ -180,11 +180,11 @@ def unscored_table(reasons: UnscoredReasons) -> Table | None:
     counts, first = reasons.counts, reasons.first
     if not counts:
         return None
-    shown = counts.most_common(_MAX_UNSCORED)
+    shown = counts.most_common(_MAX_REASONS)
     rows = [printable_cells(f"{count:,}", reason, first[reason][0]) for reason, count in shown]
     notes = []
-    if len(counts) > _MAX_UNSCORED:
-        notes.append(f"{len(counts) - _MAX_UNSCORED:,} more reasons are in the JSON report")
+    if len(counts) > _MAX_REASONS:
+        notes.append(f"{len(counts) - _MAX_REASONS:,} more reasons are in the JSON report")
     return Table(
         title=f"Could not be scored: {counts.total():,}",
         headers=("samples", "reason", "the first of them"),
