@@ -67,10 +67,9 @@ def _lines(report: Report, form: str) -> Iterator[str]:
 
         yield markdown_summary(report, limit=MAX_CHARACTERS).rstrip("\n")
     else:
-        from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
-        from pytest_llmeval.reporting.terminal.movers_table import gate_mover_lines
-        from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
-        from pytest_llmeval.reporting.terminal.tables import wrapped_lines
+        from pytest_llmeval.reporting.tables.comparisons import gate_lines, gate_mover_lines
+        from pytest_llmeval.reporting.tables.suites import short_model_names
+        from pytest_llmeval.reporting.writers.text_layout import wrapped_lines
 
         width = shutil.get_terminal_size(fallback=(120, 24)).columns
         names = short_model_names(report)

@@ -106,7 +106,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
     Of its records a summary needs the unscored ones, and those without an answer where they are many: where there are
     none, none is read.
     """
-    from pytest_llmeval.reporting.terminal.no_answer_hints import has_many
+    from pytest_llmeval.reporting.tables.hints import has_many
 
     chosen = tuple(
         one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
@@ -164,8 +164,8 @@ def _distribution(report: Report, form: str) -> Iterator[str]:
 
         yield from ("", *markdown_distribution(report))
         return
-    from pytest_llmeval.reporting.terminal.movers_table import distribution_lines
-    from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+    from pytest_llmeval.reporting.tables.comparisons import distribution_lines
+    from pytest_llmeval.reporting.tables.suites import short_model_names
 
     lines = [*distribution_lines(report.suites, short_model_names(report), width=_width())]
     none = ": the report has none of a metric that is a mean of more than zeros and ones"
@@ -208,7 +208,7 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
             before = text
         yield from ("]",) if before is None else (before, "]")
         return
-    from pytest_llmeval.reporting.terminal.sample_text import sample_lines, sample_markdown
+    from pytest_llmeval.reporting.tables.samples import sample_lines, sample_markdown
 
     lines_of = sample_lines if form == "text" else sample_markdown
     count = 0

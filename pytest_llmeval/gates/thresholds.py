@@ -23,7 +23,7 @@ from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_me
 from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.terminal.suite_texts import why_no_value
+from pytest_llmeval.reporting.tables.suites import why_no_value
 from pytest_llmeval.scoring.metrics.measurable import num_missing
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError

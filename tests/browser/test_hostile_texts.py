@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+from pytest_llmeval.reporting.tables.suites import short_model_names
 from pytest_llmeval.text.escaping import printable
 from tests.browser.conftest import Opener
 from tests.browser.hostile_strings import HOSTILE_STRINGS, RUN, URL

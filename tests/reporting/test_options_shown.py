@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.terminal.sample_options import option_texts
-from pytest_llmeval.reporting.terminal.sample_text import sample_lines, sample_markdown
+from pytest_llmeval.reporting.tables.samples import option_texts, sample_lines, sample_markdown
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown
 from tests.reporting.reports import make_record, make_report
 

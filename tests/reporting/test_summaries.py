@@ -11,8 +11,7 @@ import pytest
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import PerSample, Phases, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
-from pytest_llmeval.reporting.terminal.latency_lines import phase_lines
-from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_cells
+from pytest_llmeval.reporting.tables.session import per_sample_cells, phase_lines
 from tests.reporting.reports import make_record, make_report
 
 

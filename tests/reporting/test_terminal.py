@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.gate_results import GateOutcome
 from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
-from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
-from pytest_llmeval.reporting.terminal.gate_lines import gate_lines
-from pytest_llmeval.reporting.terminal.latency_lines import duration, latency_cells, latency_lines
+from pytest_llmeval.reporting.tables.comparisons import comparison_lines, gate_lines
+from pytest_llmeval.reporting.tables.session import duration, latency_cells, latency_lines
 from pytest_llmeval.reporting.terminal.summary import summary_lines, write_summary
-from pytest_llmeval.reporting.terminal.tables import Coloured
+from pytest_llmeval.reporting.writers.text_layout import Coloured
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import without_commands

@@ -11,7 +11,7 @@ from pytest_llmeval.errors import LLMEvalError, ReportError
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, Kind, journal_path
-from pytest_llmeval.reporting.writers.targets import is_folder, write_report_file
+from pytest_llmeval.reporting.writers.report_paths import is_folder, write_report_file
 from pytest_llmeval.types import JSON
 
 __all__ = ["ReportWriter"]

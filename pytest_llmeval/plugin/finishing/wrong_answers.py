@@ -13,7 +13,7 @@ import pytest
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_lines
+from pytest_llmeval.reporting.tables.samples import as_text, sample_lines
 from pytest_llmeval.reporting.terminal.summary import Terminal
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 

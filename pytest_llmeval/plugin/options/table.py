@@ -215,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         name="report",
         kind="list",
         metavar="FILE",
-        parse=parsers.of("reporting.writers.targets:parse_target"),
+        parse=parsers.of("reporting.writers.report_paths:parse_target"),
         help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; in a folder, a "
         f"{folder_suffix()} file that is named after the model and the time. Can be given several times.",
     ),

@@ -27,7 +27,7 @@ from pytest_llmeval.reporting.figures.style import (
     marker_of,
 )
 from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
-from pytest_llmeval.reporting.terminal.latency_lines import LEAST_SECONDS_UNCOUNTED
+from pytest_llmeval.reporting.tables.session import LEAST_SECONDS_UNCOUNTED
 from pytest_llmeval.scoring.metrics.definitions import definition
 
 __all__ = [

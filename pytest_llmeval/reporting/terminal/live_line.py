@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pytest_llmeval.reporting.terminal.tables import columns_of
+from pytest_llmeval.reporting.writers.text_layout import columns_of
 from pytest_llmeval.text.escaping import first_line, printable
 from pytest_llmeval.text.quantities import time_text
 from pytest_llmeval.types import ServerUse

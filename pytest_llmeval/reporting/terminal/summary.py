@@ -12,31 +12,26 @@ from typing import Any, Protocol
 
 from pytest_llmeval.reporting.report.report import Averages, Report, use_of_model
 from pytest_llmeval.reporting.report.served import fingerprint_texts
-from pytest_llmeval.reporting.terminal.comparison_table import comparison_lines
-from pytest_llmeval.reporting.terminal.gate_lines import count_line, gate_lines
-from pytest_llmeval.reporting.terminal.latency_lines import latency_lines, phase_lines
-from pytest_llmeval.reporting.terminal.live_line import shown_cost
-from pytest_llmeval.reporting.terminal.metric_tables import (
+from pytest_llmeval.reporting.tables.comparisons import comparison_lines, count_line, gate_lines
+from pytest_llmeval.reporting.tables.hints import no_answer_lines, unjudged_lines
+from pytest_llmeval.reporting.tables.session import latency_lines, per_sample_lines, phase_lines, store_texts
+from pytest_llmeval.reporting.tables.suites import (
     category_lines,
-    common_layout,
-    metrics_shown,
-    suite_lines,
-    with_interval,
-)
-from pytest_llmeval.reporting.terminal.no_answer_hints import no_answer_lines, unjudged_lines
-from pytest_llmeval.reporting.terminal.per_sample_table import per_sample_lines
-from pytest_llmeval.reporting.terminal.store_lines import store_texts
-from pytest_llmeval.reporting.terminal.suite_texts import (
     category_section,
+    common_layout,
     count_texts,
     mean_texts,
+    metrics_shown,
     selection_text,
     short_model_names,
+    suite_lines,
     suite_name,
     suite_row,
     unlike_texts,
+    with_interval,
 )
-from pytest_llmeval.reporting.terminal.tables import Coloured, columns_of, joined_lines, wrapped_lines
+from pytest_llmeval.reporting.terminal.live_line import shown_cost
+from pytest_llmeval.reporting.writers.text_layout import Coloured, columns_of, joined_lines, wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 

@@ -133,7 +133,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="csv",
-        writer="pytest_llmeval.reporting.writers.csv_rows:write_csv",
+        writer="pytest_llmeval.reporting.writers.sample_rows:write_csv",
         description="a row for each sample",
     ),
     ReportFormat(
@@ -144,7 +144,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="parquet",
-        writer="pytest_llmeval.reporting.writers.parquet_rows:write_parquet",
+        writer="pytest_llmeval.reporting.writers.sample_rows:write_parquet",
         description="a row for each sample",
         is_report=False,
         is_text=False,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.terminal.gate_lines import gate_name
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_name
+from pytest_llmeval.reporting.tables.comparisons import gate_name
+from pytest_llmeval.reporting.tables.suites import short_model_names, suite_name
 from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
 from pytest_llmeval.text.escaping import printable, shortened
 

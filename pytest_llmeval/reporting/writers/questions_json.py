@@ -13,7 +13,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import records_at
-from pytest_llmeval.reporting.terminal.sample_text import as_text
+from pytest_llmeval.reporting.tables.samples import as_text
 from pytest_llmeval.types import JSON
 
 __all__ = ["write_questions"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.summaries import compare_models
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names
+from pytest_llmeval.reporting.tables.suites import short_model_names
 from pytest_llmeval.reporting.writers.html.samples import CHUNK_RECORDS, MAX_TEXT_BYTES, page_samples
 from tests.reporting.html.pages import page_of
 from tests.reporting.reports import make_record, make_report

@@ -25,11 +25,10 @@ from pytest_llmeval.reporting.report.report import (
     Summary,
 )
 from pytest_llmeval.reporting.report.risk_curves import risk_curves
-from pytest_llmeval.reporting.writers.html import sections
-from pytest_llmeval.reporting.writers.html.change_tables import change_tables, movers_tables
-from pytest_llmeval.reporting.writers.html.gate_tables import gate_tables
+from pytest_llmeval.reporting.writers.html import tables
+from pytest_llmeval.reporting.writers.html.changes import change_tables, gate_tables, movers_tables
+from pytest_llmeval.reporting.writers.html.page import problem_texts, verdict
 from pytest_llmeval.reporting.writers.html.tables import Table
-from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.movers import Mover, Movers
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
@@ -247,7 +246,7 @@ def test_suites_share_tables_by_their_metrics() -> None:
         of_suite("others", metrics={"f1": replace(f1, ci_low=None)}, num_expected=37, num_unscored=0),
         of_suite("nothing", metrics={}),
     ]
-    found = by_title(sections.suite_tables(report(suites), ONE))
+    found = by_title(tables.suite_tables(report(suites), ONE))
     assert {title: cells(table) for title, table in found.items()} == {
         "Suites": [
             ["suite", "n", "accuracy", "skill", "Brier"],
@@ -270,7 +269,7 @@ def test_suites_share_tables_by_their_metrics() -> None:
 
 def test_suites_of_several_models_say_which() -> None:
     suites = [of_suite(models=(model,), metrics={"accuracy": proportion(0.5, 0.4, 0.6)}) for model in TWO]
-    found = by_title(sections.suite_tables(report(suites), TWO))["Suites"]
+    found = by_title(tables.suite_tables(report(suites), TWO))["Suites"]
     assert [row[0] for row in found.rows] == ["sums (one)", "sums (two)"]
 
 
@@ -282,7 +281,7 @@ def test_averages_over_suites() -> None:
         Averages(model="org/one", macro=macro, micro=micro, unlike=unlike),
         Averages(model="org/two", macro={}, micro={}, unlike=unlike),
     )
-    first, second, *others = sections.average_texts(report(averages=averages), TWO)
+    first, second, *others = tables.average_texts(report(averages=averages), TWO)
     assert first == (
         "macro average over suites (one): accuracy 0.710 [0.610, 0.810], "
         "skill 0.420 (n 2) (no interval: not every suite has one)"
@@ -292,7 +291,7 @@ def test_averages_over_suites() -> None:
         "no average over suites for f1: of words in a, c; no settings in b",
         "no average over suites for chrf: 2 letters in a; 3 letters in b",
     ]
-    (alone,) = sections.average_texts(report(averages=(Averages(model=None, macro={}, micro=micro),)), ONE)
+    (alone,) = tables.average_texts(report(averages=(Averages(model=None, macro={}, micro=micro),)), ONE)
     assert alone.startswith("micro average over suites: accuracy 0.730")
 
 
@@ -308,7 +307,7 @@ def test_counts_of_suites() -> None:
         of_suite("quiet", num_expected=37, num_unscored=0),
         of_suite("b\x1b", num_judge_requests=2, num_judge_tokens=3100, judge_seconds=75.0, info_judged_by=("gpt",)),
     ]
-    assert [*sections.suite_counts(report(suites), ONE)] == [
+    assert [*tables.suite_counts(report(suites), ONE)] == [
         "a: n 37 in 12 clusters, correct 18, total 36, no answer 5, unscored 3, skipped 7",
         "b\\x1b: unscored 3, judged by gpt: 2 requests, 3,100 tokens, 1 min 15 s",
     ]
@@ -329,7 +328,7 @@ def test_categories_of_suites_that_have_several() -> None:
         of_suite("no mean", categories=categories),
         of_suite("single", categories={"y": categories["y"]}, macro=macro),
     ]
-    found = by_title(sections.categories_tables(report(suites), ONE))
+    found = by_title(tables.categories_tables(report(suites), ONE))
     several, no_mean = found.values()
     assert list(found) == ["several by category (2)", "no mean by category (2)"]
     assert cells(several) == cells(no_mean)
@@ -351,7 +350,7 @@ def test_models_stand_side_by_side_in_each_category() -> None:
         return of_suite("sums", models=(model,), categories=dict.fromkeys(categories, one), macro=accuracy)
 
     suites = [suite("org/one", "xy"), suite("org/two", "yxz")]
-    (found,) = sections.categories_tables(report(suites), TWO)
+    (found,) = tables.categories_tables(report(suites), TWO)
     assert found.title == "sums by category (3)"
     assert [row[0] for row in found.rows] == ["x (one)", "x (two)", "y (one)", "y (two)", "z (two)"]
     assert [note.partition(": ")[0] for note in found.notes] == [
@@ -582,7 +581,7 @@ def test_bins_of_the_reliability_diagram() -> None:
         of_suite("b\x1b", reliability=bins),
         of_suite("c"),
     ]
-    found = by_title(sections.calibration_tables(report(suites), ONE, {}))
+    found = by_title(tables.calibration_tables(report(suites), ONE, {}))
     assert list(found) == ["a: reliability", "b\\x1b: reliability"]
     assert cells(found["a: reliability"]) == [
         ["confidence", "n", "mean confidence", "accuracy", "gap"],
@@ -609,7 +608,7 @@ def sure(cluster: str | None) -> Report:
 
 def test_risk_and_coverage() -> None:
     made = sure(None)
-    found = by_title(sections.calibration_tables(made, ONE, risk_curves(made)))["sums: risk and coverage"]
+    found = by_title(tables.calibration_tables(made, ONE, risk_curves(made)))["sums: risk and coverage"]
     wilson = [binomtest(wrong, n).proportion_ci(method="wilson") for wrong, n in ((0, 1), (1, 2), (3, 4))]
     ends = [f"[{interval.low:.3f}, {interval.high:.3f}]" for interval in wilson]
     assert cells(found) == [
@@ -624,7 +623,7 @@ def test_risk_and_coverage() -> None:
 
 def test_risk_of_clustered_samples_has_no_interval() -> None:
     made = sure("passage")
-    found = by_title(sections.calibration_tables(made, ONE, risk_curves(made)))["sums: risk and coverage"]
+    found = by_title(tables.calibration_tables(made, ONE, risk_curves(made)))["sums: risk and coverage"]
     assert [row[-1] for row in found.rows] == ["0.000", "0.500", "0.750"]
 
 
@@ -652,7 +651,7 @@ def test_what_samples_took_also_of_one_model_alone() -> None:
         },
     }
     suites = [of_suite(**values), of_suite("quick")]
-    found = by_title(sections.price_tables(report(suites), ONE))
+    found = by_title(tables.price_tables(report(suites), ONE))
     assert {title: cells(table) for title, table in found.items()} == {
         "A sample took, in the mean": [
             ["suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all"],
@@ -673,12 +672,12 @@ def test_what_samples_took_also_of_one_model_alone() -> None:
         ["left", *["right"] * 9],
         ["left", "left", *["right"] * 7],
     ]
-    assert not [*sections.price_tables(report([of_suite("quick")]), ONE)]
+    assert not [*tables.price_tables(report([of_suite("quick")]), ONE)]
 
 
 def test_what_samples_took_of_one_model_whose_cost_is_not_known() -> None:
     took = PerSample(n=37, num_prompt_tokens=243.0, num_tokens=0.0, seconds=0.0314)
-    (found,) = sections.price_tables(report([of_suite(per_sample=took)]), ONE)
+    (found,) = tables.price_tables(report([of_suite(per_sample=took)]), ONE)
     assert found.title == "A sample took, in the mean"
     assert cells(found) == [["suite", "n", "prompt tokens", "time"], ["sums", "37", "243", "31.4 ms"]]
 
@@ -696,19 +695,19 @@ def test_problems_are_said() -> None:
 
 
 def unscored(reasons: Iterable[str | None]) -> Table | None:
-    found = sections.UnscoredReasons()
+    found = tables.UnscoredReasons()
     for place, reason in enumerate(reasons):
         found.add(record(f"q{place}", status="unscored", reason=reason))
-    return sections.unscored_table(found)
+    return tables.unscored_table(found)
 
 
 def test_reasons_with_how_many_samples_they_cost() -> None:
-    found = sections.UnscoredReasons()
+    found = tables.UnscoredReasons()
     reasons = ("too long", "boom\x1b", "too long", None, *["boom\x1b"] * 1200)
     for place, reason in enumerate(reasons):
         found.add(record(f"q{place}", status="unscored", reason=reason))
         found.add(record(f"r{place}", reason="scored all the same"))
-    table = sections.unscored_table(found)
+    table = tables.unscored_table(found)
     assert table is not None
     assert table.title == "Could not be scored: 1,204"
     assert cells(table) == [
@@ -749,7 +748,7 @@ USE: dict[str, JSON] = {
 
 def test_use_stands_in_its_own_line_alone() -> None:
     judges = ({"name": "gpt", "role": "judge", "use": USE, "fingerprint": "aa"},)
-    found = by_title(sections.environment_tables(report(judges=judges), ONE))["Judges and embedders"]
+    found = by_title(tables.environment_tables(report(judges=judges), ONE))["Judges and embedders"]
     assert found.rows == [["gpt", "role judge, fingerprint aa"]]
 
 
@@ -775,7 +774,7 @@ def test_what_ran() -> None:
         environment={"python": "3.11.7", "versions": {"torch": "2.13"}, "platform": ""},
         options={"model": ["org/one"], "seed": 0, "limit": None, "report": "a\x1b"},
     )
-    found = by_title(sections.environment_tables(made, ONE))
+    found = by_title(tables.environment_tables(made, ONE))
     (judge,) = found.pop("Judges and embedders").rows
     assert judge[0] == "gpt\\x1b"
     assert {title: cells(table) for title, table in found.items()} == {
@@ -806,4 +805,4 @@ def test_what_ran() -> None:
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:
-    assert not [*sections.environment_tables(report([], models=()), {})]
+    assert not [*tables.environment_tables(report([], models=()), {})]

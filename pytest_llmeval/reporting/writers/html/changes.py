@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report
-from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Mover, Movers
+from pytest_llmeval.reporting.tables.comparisons import (
+    OUTCOMES,
+    Moved,
+    compared_movers,
+    comparison_cells,
+    gate_movers,
+    is_better,
+    movers_cells,
+    movers_heading,
+    p_text,
+)
+from pytest_llmeval.reporting.tables.suites import named
+from pytest_llmeval.reporting.writers.html.tables import Table, printable_cells, samples_address, signed_difference
+from pytest_llmeval.reporting.writers.text_layout import number
+from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, USUALLY_KEPT, Mover, Movers
+from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 
-__all__ = ["Change", "Changes", "Direction", "compared_metric", "gates_of_changes"]
+__all__ = [
+    "Change",
+    "Changes",
+    "Direction",
+    "MoversTables",
+    "change_tables",
+    "compared_metric",
+    "gate_tables",
+    "gates_of_changes",
+    "movers_tables",
+]
+
 
 Direction: TypeAlias = Literal["worse", "better", "same"]
 
@@ -108,3 +138,231 @@ def compared_metric(one: Comparison) -> str | None:
     """Which of the compared metrics says most of a sample."""
     names = list(one.movers)
     return "accuracy" if "accuracy" in names else next(iter(names), None)
+
+
+_MAX_MOVERS, _MAX_CHANGES_OPEN = 40, 30
+
+
+def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Models against the first one, and how many samples each metric changed of, with its paired test."""
+    for headers, rows, meaning in comparison_cells(report.comparisons, names):
+        yield Table(
+            title=f"Against {headers[3]}",
+            headers=headers,
+            rows=rows,
+            align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
+            notes=[f"Over the samples that both scored: {meaning}."],
+        )
+    better = report.better_by_suite()
+    is_explained = False
+    for became, title in _CHANGED.items():
+        became_headers = [f"became {word}" for word in became]
+        rows = [row for one in report.comparisons for row in _flip_rows(one, better.get(one.suite, {}), names, became)]
+        has_p = any(row[-1] for row in rows)
+        if rows:
+            yield Table(
+                title=f"{title} ({len(rows)})" if len(rows) > _MAX_CHANGES_OPEN else title,
+                headers=("suite", "model", "metric", "n", *became_headers, "difference [95%]", "p"),
+                rows=rows,
+                align=["left", "left", "left", *["right"] * 5],
+                notes=_TESTED_HOW if has_p and not is_explained else [],
+                is_folded=len(rows) > _MAX_CHANGES_OPEN,
+            )
+            is_explained = is_explained or has_p
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoversTables:
+    """Which samples changed most: by gates and by the metric by which samples are compared; by the further ones."""
+
+    main: Sequence[Table]
+    further: Sequence[Table]
+    num_left_out: int
+
+
+def movers_tables(report: Report, names: Mapping[str, str]) -> MoversTables:
+    """A table for each metric of a gate or a comparison, as many as a page can show."""
+    firsts, others = [], []
+    for one in report.comparisons:
+        main = compared_metric(one)
+        firsts.append(replace(one, movers={name: own for name, own in one.movers.items() if name == main}))
+        others.append(replace(one, movers={name: own for name, own in one.movers.items() if name != main}))
+    first = [*gate_movers(report.gates, names), *compared_movers(firsts, names)]
+    further = [*compared_movers(others, names)]
+    num_further = max(0, _MAX_MOVERS - len(first))
+    return MoversTables(
+        main=[_movers_table(moved) for moved in first[:_MAX_MOVERS]],
+        further=[_movers_table(moved) for moved in further[:num_further]],
+        num_left_out=max(0, len(first) + len(further) - _MAX_MOVERS),
+    )
+
+
+def _movers_table(moved: Moved) -> Table:
+    found = moved.movers
+    headers, rows = movers_cells(found)
+    left_out = max(0, found.num_worse - USUALLY_KEPT), max(0, found.num_better - USUALLY_KEPT)
+    shown = [*found.worse[:USUALLY_KEPT], *found.better[:USUALLY_KEPT]]
+    notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
+    return Table(
+        title=movers_heading(moved),
+        headers=headers,
+        rows=rows,
+        align=["left", "left", "right", "right", "right"],
+        tones=["bad" if row[0] == "worse" else "good" for row in rows],
+        notes=notes if any(left_out) else [],
+        is_folded=True,
+        links={1: [samples_address(sample=one.id, of=moved.suite, by=moved.model) for one in shown]},
+    )
+
+
+_CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
+    {("wrong", "right"): "Flips", ("worse", "better"): "Changes of each suite"}
+)
+"""What samples became, and the title of the table that counts them."""
+
+
+_TESTED_HOW = (
+    "p: how likely a difference as large, either way, is where nothing differs; two-sided, of each suite and metric "
+    "by itself. Of values that are all 0 or 1, as of right and wrong answers, it is the exact McNemar test; of others, "
+    "and where samples lie in clusters, the sign-flip test, in which the two models' values of a sample (or cluster) "
+    "change places. Gates make the same tests. Blank where there is no test.",
+)
+
+
+def _flip_rows(
+    one: Comparison, better: Mapping[str, str], names: Mapping[str, str], became: tuple[str, str]
+) -> Iterator[list[str]]:
+    """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
+    for metric, found in one.differences.items():
+        known = definition(metric, better)
+        if not known.in_terminal or (is_of_trust(metric) and metric.startswith("judge.")):
+            continue
+        if flip_words(metric, is_zero_or_one=found.num_gained is not None) != became:
+            continue
+        model = f"{names.get(one.second, one.second)} against {names.get(one.first, one.first)}"
+        changed = _changed(found, one.movers.get(metric), known.higher_is_better)
+        if changed is None and found.p_value is None:
+            continue
+        counts = ("", "") if changed is None else [f"{count:,}" for count in changed]
+        difference = signed_difference(found.difference, found.ci_low, found.ci_high)
+        p = _two_sided(found)
+        shown = "" if p is None else p_text(p)
+        yield printable_cells(one.suite, model, metric, f"{found.n:,}", *counts, difference, shown)
+
+
+def _changed(found: Difference, moved: Movers | None, higher_is_better: bool | None) -> tuple[int, int] | None:
+    """How many samples became worse, and better; None where that is not known."""
+    if found.num_gained is not None and found.num_lost is not None and higher_is_better is not None:
+        return (found.num_lost, found.num_gained) if higher_is_better else (found.num_gained, found.num_lost)
+    return None if moved is None else (moved.num_worse, moved.num_better)
+
+
+def _two_sided(found: Difference) -> float | None:
+    """Its p-value; of a report from before there was one, that of proportions."""
+    if found.p_value is None and found.is_of_flips:
+        return mcnemar(found.num_lost or 0, found.num_gained or 0).p_two_sided
+    return found.p_value
+
+
+_MAX_GATES_OPEN = 10
+
+
+def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
+    """Every gate, what failed first; then the numbers of those against a baseline.
+
+    Where there are many, those that did not fail are folded, by their outcome.
+    """
+    ordered = sorted(report.gates, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
+    if len(ordered) <= _MAX_GATES_OPEN:
+        yield from _gate_table("Gates", ordered, report, names)
+    else:
+        for outcome in OUTCOMES:
+            found = [one for one in ordered if one.outcome == outcome]
+            if outcome == "failed":
+                yield from _gate_table("Gates", found, report, names)
+            else:
+                yield from _gate_table(f"{len(found):,} {outcome}", found, report, names, is_folded=True)
+    tested = [(one, one.regression) for one in ordered if one.regression is not None]
+    if tested:
+        yield Table(
+            title="Against the baseline",
+            headers=_TESTED,
+            rows=[
+                printable_cells(
+                    _found_of(one), _suite_of(one, names), *_regression_cells(found, is_better=is_better(one))
+                )
+                for one, found in tested
+            ],
+            align=["left", "left", "left", *("right" for _ in _TESTED[3:])],
+            notes=[
+                "p (Holm): how likely so large a drop is where nothing has changed (of what improved: so large an "
+                "improvement), adjusted for all tests there are. "
+                "Smallest drop: what so many samples find with 90% power."
+            ],
+            tones=["bad" if one.outcome == "failed" else "good" for one, _ in tested],
+            links={1: _addresses([one for one, _ in tested], report)},
+        )
+
+
+def _gate_table(
+    title: str, gates: Sequence[GateResult], report: Report, names: Mapping[str, str], *, is_folded: bool = False
+) -> Iterator[Table]:
+    if gates:
+        yield Table(
+            title=title,
+            headers=("outcome", "suite", "gate", "what was found"),
+            rows=[
+                printable_cells(one.outcome, _suite_of(one, names), one.name, "; ".join(_said(one))) for one in gates
+            ],
+            align=["left"] * 4,
+            tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates],
+            is_folded=is_folded,
+            links={1: _addresses(gates, report)},
+        )
+
+
+def _addresses(gates: Sequence[GateResult], report: Report) -> list[str]:
+    """The samples that each gate is about: those that became worse, where it is by this gate that the page knows."""
+    known = {id(one) for one in gates_of_changes(report)}
+    return ["" if one.suite is None else _address_of(one, is_listed=id(one) in known) for one in gates]
+
+
+def _address_of(one: GateResult, *, is_listed: bool) -> str:
+    is_worse = is_listed and one.regression is not None and one.regression.num_worse
+    change = "worse" if is_worse else None
+    return samples_address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
+
+
+def _found_of(one: GateResult) -> str:
+    return "improved" if one.outcome != "failed" and is_better(one) else one.outcome
+
+
+_TESTED = (
+    "outcome",
+    "suite",
+    "metric",
+    "n",
+    "baseline",
+    "now",
+    "difference [95%]",
+    "p (Holm)",
+    "worse",
+    "better",
+    "smallest drop",
+)
+
+
+def _suite_of(one: GateResult, names: Mapping[str, str]) -> str:
+    return "" if one.suite is None else named(one.suite, one.model, names)
+
+
+def _said(one: GateResult) -> Sequence[str]:
+    return one.reason, *one.notes
+
+
+def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:
+    yield from (found.metric, f"{found.n:,}", number(found.baseline), number(found.current))
+    yield signed_difference(found.difference, found.ci_low, found.ci_high)
+    yield p_text(found.p_improved_adjusted if is_better else found.p_adjusted)
+    yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
+    yield "" if found.smallest_drop is None else number(found.smallest_drop)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -23,17 +24,16 @@ from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, Repor
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.risk_curves import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
+from pytest_llmeval.reporting.tables.comparisons import gate_name
+from pytest_llmeval.reporting.tables.suites import metrics_shown, selection_text, short_model_names, suite_row
 from pytest_llmeval.reporting.terminal.summary import model_texts
-from pytest_llmeval.reporting.writers.html import sections
-from pytest_llmeval.reporting.writers.html.change_tables import change_tables, movers_tables
-from pytest_llmeval.reporting.writers.html.gate_tables import gate_tables
+from pytest_llmeval.reporting.writers.html import tables
+from pytest_llmeval.reporting.writers.html.changes import change_tables, gate_tables, movers_tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
-from pytest_llmeval.reporting.writers.html.verdict import problem_texts, verdict
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["GENERATOR", "write_html"]
+__all__ = ["GENERATOR", "Verdict", "problem_texts", "verdict", "write_html"]
+
 
 GENERATOR = "pytest-llmeval-suites"
 """By which a page is known as one of ours."""
@@ -50,7 +50,7 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
 
     ``limit`` is for the bytes that the texts of samples take; the page says how many were left out.
     """
-    reasons, risks = sections.UnscoredReasons(), RiskReader(report)
+    reasons, risks = tables.UnscoredReasons(), RiskReader(report)
     with (
         atomic_write(path, encoding="utf-8") as file,
         page_samples(report, limit=limit, folder=_folder(path), readers=(reasons.add, risks.add)) as samples,
@@ -70,7 +70,7 @@ def _folder(path: Path) -> Path | None:
     return path.resolve().parent if path.is_file() or not path.exists() else None
 
 
-def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredReasons, risks: RiskReader) -> str:
+def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReasons, risks: RiskReader) -> str:
     names = short_model_names(report)
     models = printable("; ".join(model_texts(report.models)))
     figures, no_figures = _figures(report)
@@ -81,17 +81,17 @@ def _rendered(report: Report, samples: PageSamples, reasons: sections.UnscoredRe
         style=_resource("page.css"),
         verdict=verdict(report, names),
         gates=list(gate_tables(report, names)),
-        suites=list(sections.suite_tables(report, names)),
-        averages=list(sections.average_texts(report, names)),
-        counts=list(sections.suite_counts(report, names)),
-        categories=list(sections.categories_tables(report, names)),
+        suites=list(tables.suite_tables(report, names)),
+        averages=list(tables.average_texts(report, names)),
+        counts=list(tables.suite_counts(report, names)),
+        categories=list(tables.categories_tables(report, names)),
         changes=list(change_tables(report, names)),
         movers=movers_tables(report, names),
-        calibration=list(sections.calibration_tables(report, names, risks.curves())),
-        price=list(sections.price_tables(report, names)),
+        calibration=list(tables.calibration_tables(report, names, risks.curves())),
+        price=list(tables.price_tables(report, names)),
         problems=list(problem_texts(report)),
-        unscored=sections.unscored_table(reasons),
-        environment=list(sections.environment_tables(report, names)),
+        unscored=tables.unscored_table(reasons),
+        environment=list(tables.environment_tables(report, names)),
         samples=samples,
         names=_names(samples.names),
         figures=figures,
@@ -190,3 +190,79 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     return environment.get_template("page.html.jinja")
+
+
+_MAX_FAILED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided. ``failed`` are the gates that failed first."""
+
+    text: str
+    tone: str
+    failed: Sequence[str]
+    facts: Sequence[str]
+
+
+def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
+    """What a reader has to know first: what failed, else that nothing did; then when, how long and of what."""
+    outcomes = Counter(gate.outcome for gate in report.gates)
+    num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
+    parts, tone = [], ""
+    skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
+    if outcomes["failed"]:
+        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed{skipped}")
+        tone = "bad"
+    elif outcomes["passed"]:
+        parts.append(f"{_counted(outcomes['passed'], 'gate')} passed{skipped}")
+        tone = "good"
+    elif report.gates:
+        parts.append(f"{_counted(len(report.gates), 'gate')} skipped")
+    if report.stopped:
+        parts.append("stopped early")
+        tone = "bad"
+    if num_unscored:
+        expected = sum(suite.summary.num_expected for suite in report.suites)
+        parts.append(f"{num_unscored:,} of {_counted(expected, 'sample')} could not be scored")
+        tone = "bad"
+    if report.num_failed_tests:
+        parts.append(f"{_counted(report.num_failed_tests, 'test')} failed beside the samples")
+        tone = "bad"
+    if report.problems:
+        parts.append(_counted(len(report.problems), "problem"))
+        tone = "bad"
+    if report.exit_code != 0 and tone != "bad":
+        parts.append(f"the run failed with exit code {report.exit_code}")
+        tone = "bad"
+    text = "; ".join(parts) or "no gates: nothing was decided"
+    num_samples = sum(suite.summary.num_scored for suite in report.suites)
+    facts = [
+        f"{_counted(num_samples, 'sample')} scored in {_counted(len(report.suite_names), 'suite')}",
+        f"started {report.created}",
+        f"took {report.seconds:,.1f} s",
+        f"exit code {report.exit_code}",
+    ]
+    failed = [one for one in report.gates if one.outcome == "failed"]
+    lines = [f"{gate_name(one, names, separator=': ')}: {one.reason}" for one in failed[:_MAX_FAILED]]
+    if len(failed) > _MAX_FAILED:
+        lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
+    return Verdict(
+        text=text[0].upper() + text[1:],
+        tone=tone,
+        failed=[printable(line) for line in lines],
+        facts=[printable(fact) for fact in facts],
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def problem_texts(report: Report) -> Iterator[str]:
+    """What makes the numbers incomplete."""
+    if (selection := selection_text(report)) is not None:
+        yield printable(selection)
+    if report.stopped:
+        yield printable(f"stopped early ({report.stopped}): these numbers cover only what had run")
+    yield from map(printable, report.problems)

@@ -25,10 +25,8 @@ from typing import IO
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.disk_records import records_at
-from pytest_llmeval.reporting.terminal.metric_tables import metrics_shown
-from pytest_llmeval.reporting.terminal.sample_options import sample_options
-from pytest_llmeval.reporting.terminal.sample_text import as_text, sample_fields
-from pytest_llmeval.reporting.terminal.suite_texts import short_model_names, suite_row
+from pytest_llmeval.reporting.tables.samples import as_text, sample_fields, sample_options
+from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html.changes import Changes
 from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.text.escaping import printable, shortened

@@ -6,9 +6,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.reporting.writers.markdown.tables import table
+from pytest_llmeval.text.escaping import markdown_text
 
-__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "whole", "within"]
+__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "table", "whole", "within"]
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
+    """The lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped.
+
+    ``align`` is ``left`` or ``right`` for each column.
+    """
+    yield ""
+    yield _row(headers)
+    yield f"| {' | '.join('---' if side == 'left' else '---:' for side in align)} |"
+    yield from map(_row, rows)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
 
 HEAD, FAILURES, NUMBERS, OTHERS, DETAILS = range(5)
 """Importance of a unit, the most important first."""

@@ -23,6 +23,7 @@ __all__ = [
     "wrapped_lines",
 ]
 
+
 _GAP = "  "
 
 # Spaces at which a line is not broken: in [0.605, 0.781], n 40, p = 0.01, >= 0.6, 7 tokens/s. No text that is printable

@@ -12,13 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.reporting.terminal.suite_texts import suite_name
+from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scorers.letter import option_labels
 from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["has_many", "no_answer_lines", "unjudged_lines"]
+__all__ = [
+    "has_many",
+    "no_answer_lines",
+    "unjudged_lines",
+]
+
 
 _FEW = 3
 _SHARE = 10

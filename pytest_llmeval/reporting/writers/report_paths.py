@@ -19,7 +19,14 @@ from pytest_llmeval.reporting.writers.formats import folder_suffix, format_of, r
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.redaction import redact
 
-__all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
+__all__ = [
+    "check_target",
+    "final_path",
+    "is_folder",
+    "parse_target",
+    "write_report_file",
+]
+
 
 _MAX_MODEL_BYTES = 100
 """Of the models' names in a file name: file systems take 255 for the whole of it."""

@@ -1,0 +1,1 @@
+"""Rows and sentences of a report, which terminal, Markdown, HTML and GitHub draw."""
