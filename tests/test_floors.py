@@ -283,6 +283,18 @@ def test_matplotlib_stays_with_the_figures_and_draws_no_windows() -> None:
     ]
 
 
+def test_the_terminal_stays_with_the_plugin() -> None:
+    """What others say of a report is a row or a sentence of ``reporting.tables``, or a line of ``text_report``."""
+    terminal = "reporting.terminal"
+    assert not [
+        str(found)
+        for found in imports()
+        if found.own
+        and f"{found.target}.".startswith(f"{terminal}.")
+        and not found.importer.startswith((terminal, "plugin"))
+    ]
+
+
 def named_in_text() -> Iterator[tuple[str, str]]:
     """Modules of ours that a text ``module:Name`` stands for, with the module that has it: no import shows them."""
     folders = [path.parent for path in ROOT.rglob("__init__.py")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,18 +66,18 @@ def _lines(report: Report, form: str) -> Iterator[str]:
 
         yield markdown_summary(report, limit=MAX_CHARACTERS).rstrip("\n")
     else:
-        from pytest_llmeval.reporting.tables.comparisons import gate_lines, gate_mover_lines
         from pytest_llmeval.reporting.tables.suites import short_model_names
-        from pytest_llmeval.reporting.writers.text_layout import wrapped_lines
+        from pytest_llmeval.reporting.writers.text_layout import screen_width, wrapped_lines
+        from pytest_llmeval.reporting.writers.text_report import gate_flip_lines, gate_lines
 
-        width = shutil.get_terminal_size(fallback=(120, 24)).columns
+        width = screen_width()
         names = short_model_names(report)
-        if moved := [*gate_mover_lines(report.gates, names, width=width)]:
-            yield from (*moved[1:], "")
+        if flipped := [*gate_flip_lines(report.gates, names, width=width)]:
+            yield from (*flipped[1:], "")
         yield from gate_lines(report.gates, names, width=width)
         problems = list(_problems(report))
         for problem in problems:
-            yield from wrapped_lines(f"problem: {printable(problem)}", width=width, indent="  ")
+            yield from wrapped_lines(f"problem: {printable(problem)}", width=width)
         if problems:
             yield "a report with problems does not pass, whatever its gates say"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -106,7 +105,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
     Of its records a summary needs the unscored ones, and those without an answer where they are many: where there are
     none, none is read.
     """
-    from pytest_llmeval.reporting.tables.hints import has_many
+    from pytest_llmeval.reporting.tables.hints import has_many_without_answer
 
     chosen = tuple(
         one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
@@ -121,7 +120,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
         ),
         gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
         records=_summary_records(report, suite, model)
-        if any(one.summary.num_unscored or has_many(one.summary) for one in chosen)
+        if any(one.summary.num_unscored or has_many_without_answer(one.summary) for one in chosen)
         else (),
     )
 
@@ -148,11 +147,14 @@ def _summary(report: Report, form: str) -> Iterator[str]:
 
         yield markdown_summary(report).rstrip("\n")
     else:
-        from pytest_llmeval.reporting.terminal.summary import write_summary
+        from pytest_llmeval.reporting.writers.text_layout import screen_width
+        from pytest_llmeval.reporting.writers.text_report import printed_lines, session_lines, summary_heading
 
-        lines = _Lines(_width())
-        write_summary(lines, report, ())
-        yield from lines.lines
+        width = screen_width()
+        lines = [*session_lines(report, width=width)]  # all of it, or an error alone
+        yield f" {summary_heading(report)} ".center(width, "=")
+        for line in lines:
+            yield from printed_lines(line, width=width, wraps=sys.stdout.isatty())
 
 
 def _distribution(report: Report, form: str) -> Iterator[str]:
@@ -164,36 +166,13 @@ def _distribution(report: Report, form: str) -> Iterator[str]:
 
         yield from ("", *markdown_distribution(report))
         return
-    from pytest_llmeval.reporting.tables.comparisons import distribution_lines
     from pytest_llmeval.reporting.tables.suites import short_model_names
+    from pytest_llmeval.reporting.writers.text_layout import screen_width
+    from pytest_llmeval.reporting.writers.text_report import distribution_lines
 
-    lines = [*distribution_lines(report.suites, short_model_names(report), width=_width())]
+    lines = [*distribution_lines(report.suites, short_model_names(report), width=screen_width())]
     none = ": the report has none of a metric that is a mean of more than zeros and ones"
     yield from ("", f"distribution over samples{'' if lines else none}", *lines)
-
-
-def _width() -> int:
-    return shutil.get_terminal_size(fallback=(120, 24)).columns
-
-
-class _Lines:
-    """Stands where pytest's terminal reporter stands, without colours."""
-
-    def __init__(self, width: int) -> None:
-        self.lines: list[str] = []
-        self._begun = ""
-        self._width = width
-        self.isatty = sys.stdout.isatty()
-
-    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
-        self.lines.append(f" {title} ".center(self._width, sep) if title else sep * self._width)
-
-    def write(self, content: str, **markup: bool) -> None:
-        self._begun += content
-
-    def write_line(self, line: str, **markup: bool) -> None:
-        self.lines.append(self._begun + line)
-        self._begun = ""
 
 
 def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool) -> Iterator[str]:
@@ -208,9 +187,11 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
             before = text
         yield from ("]",) if before is None else (before, "]")
         return
-    from pytest_llmeval.reporting.tables.samples import sample_lines, sample_markdown
-
-    lines_of = sample_lines if form == "text" else sample_markdown
+    lines_of: Callable[..., Iterator[str]]
+    if form == "text":
+        from pytest_llmeval.reporting.writers.text_report import sample_lines as lines_of
+    else:
+        from pytest_llmeval.reporting.writers.markdown.report import sample_markdown as lines_of
     count = 0
     for count, record in enumerate(records, start=1):
         if count > 1 and form == "text":

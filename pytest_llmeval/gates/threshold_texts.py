@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from pytest_llmeval.gates.subjects import GateSubject
 from pytest_llmeval.reporting.report.report import Summary
+from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.reporting.tables.suites import reasons_text
-from pytest_llmeval.reporting.writers.text_layout import number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import GateRule

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.reporting.terminal.summary import server_lines
+from pytest_llmeval.reporting.tables.session import server_texts
 from pytest_llmeval.types import ServerUse
 
 MODEL = '''
@@ -115,7 +115,7 @@ def test_replicas_on_ray_are_told_by_what_they_answered(llm_pytester: pytest.Pyt
 def test_replicas_that_answered_nothing(num_replicas: int, counts: dict[str, int], expected: str) -> None:
     use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=("replica 1 on a: killed",))
     model: dict[str, Any] = {"name": "m", "details": {"replicas": num_replicas}, "use": asdict(use)}
-    assert list(server_lines([model, {"name": "n"}])) == [expected, "m: a replica ended: replica 1 on a: killed"]
+    assert list(server_texts([model, {"name": "n"}])) == [expected, "m: a replica ended: replica 1 on a: killed"]
 
 
 def test_samples_are_given_ahead_and_the_use_is_summed(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from pytest_llmeval.reporting.report.assembly import merged_uses
-from pytest_llmeval.reporting.terminal.summary import engine_lines
+from pytest_llmeval.reporting.tables.session import engine_texts
 from pytest_llmeval.types import EngineUse
+from tests.reporting.made_reports import suite_report
 
 TREE = EngineUse(engine="tree", reason="full attention", num_audited=4, largest_difference=1e-6, tolerance=1e-4)
 OFF = EngineUse(engine="plain", reason="the tree differed", num_audited=4, largest_difference=2.0, tolerance=1e-4)
 PLAIN = EngineUse(engine="plain", reason="ALiBi positions")
 
 
+def engine_lines(uses: Sequence[tuple[str, EngineUse]]) -> list[str]:
+    return [*engine_texts([replace(suite_report(name), engine=use) for name, use in uses], {})]
+
+
 def test_one_line_for_one_way() -> None:
-    assert list(engine_lines([("a", TREE), ("b", TREE)])) == [
+    assert engine_lines([("a", TREE), ("b", TREE)]) == [
         "log-likelihoods: tree (full attention); 8 requests were also scored plain, and differed by at most 1e-06"
     ]
-    assert list(engine_lines([("a", PLAIN)])) == ["log-likelihoods: plain (ALiBi positions)"]
-    assert list(engine_lines([])) == []
+    assert engine_lines([("a", PLAIN)]) == ["log-likelihoods: plain (ALiBi positions)"]
+    assert engine_lines([]) == []
 
 
 def test_a_check_that_did_not_happen_is_none() -> None:

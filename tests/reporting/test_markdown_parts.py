@@ -7,6 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_llmeval.reporting.tables.cells import Table
 from pytest_llmeval.reporting.writers.markdown.parts import DETAILS, FAILURES, HEAD, Part, whole, within
 from tests.properties import examples
 
@@ -45,9 +46,9 @@ def test_what_matters_is_kept_first() -> None:
 
 def test_a_table_is_cut_between_its_rows() -> None:
     rows = [[str(number), "y" * 50] for number in range(100)]
-    part = Part.table(["n", "text"], rows, ["right", "left"], DETAILS, "row", heading="Rows:")
+    part = Part.table(Table(headers=["n", "text"], rows=rows, align=["right", "left"]), DETAILS, "row", heading="Rows:")
     lines = list(within([part], 1000))
     assert lines[:4] == ["Rows:", "", "| n | text |", "| ---: | --- |"]
     num_kept = sum("yyy" in line for line in lines)
     assert f"… and {100 - num_kept} more rows" in lines
-    assert not list(whole([Part.table(["n"], [], ["left"], DETAILS, "row", heading="Rows:")]))
+    assert not list(whole([Part.table(Table(headers=["n"], rows=[], align=["left"]), DETAILS, "row", heading="Rows:")]))

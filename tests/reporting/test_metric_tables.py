@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Summary
 from pytest_llmeval.reporting.report.summaries import summarize_suite
-from pytest_llmeval.reporting.tables.suites import Row, Section, category_lines, common_layout, suite_lines
-from pytest_llmeval.reporting.writers.text_layout import Table, joined_lines, table_lines, wrapped_lines
+from pytest_llmeval.reporting.tables.cells import Table
+from pytest_llmeval.reporting.tables.suites import Row, Section
+from pytest_llmeval.reporting.writers.text_layout import joined_lines, table_lines, wrapped_lines
+from pytest_llmeval.reporting.writers.text_report import category_lines, common_layout, suite_lines
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.types import Status
 

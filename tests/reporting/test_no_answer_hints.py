@@ -12,8 +12,8 @@ import yaml
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.tables.hints import has_many, no_answer_lines, unjudged_lines
-from pytest_llmeval.reporting.terminal.summary import summary_lines
+from pytest_llmeval.reporting.tables.hints import has_many_without_answer, no_answer_texts, unjudged_texts
+from pytest_llmeval.reporting.writers.text_report import summary_lines
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateResponse
 from tests.reporting.made_reports import summary
@@ -32,7 +32,7 @@ def report(reply: str | None, *, scorer: str = "letter", count: int = 4, of: int
 
 
 def lines(of: Report) -> list[str]:
-    return list(no_answer_lines(of, {}, width=10_000))
+    return list(no_answer_texts(of, {}))
 
 
 def test_rankings_without_a_judged_document_are_said() -> None:
@@ -40,7 +40,7 @@ def test_rankings_without_a_judged_document_are_said() -> None:
         records = [make_record(id_=f"q{place}", status="scored", values=own) for place, own in enumerate(values)]
         of = make_report(records)
         suites = tuple(replace(suite, info=replace(suite.info, scorer=scorer)) for suite in of.suites)
-        return list(unjudged_lines(replace(of, suites=suites), {}, width=1000))
+        return list(unjudged_texts(replace(of, suites=suites), {}))
 
     nothing = {"ndcg@10": 0.0, "judged@10": 0.0, "rr": 0.0}
     assert made(nothing, nothing) == [
@@ -57,7 +57,7 @@ def test_rankings_without_a_judged_document_are_said() -> None:
     [(0, 0, False), (0, 5, False), (1, 1, True), (2, 2, True), (2, 3, False), (3, 30, True), (3, 31, False)],
 )
 def test_what_many_are(num_no_answer: int, num_scored: int, expected: bool) -> None:
-    assert has_many(replace(summary({}, num_scored), num_no_answer=num_no_answer)) is expected
+    assert has_many_without_answer(replace(summary({}, num_scored), num_no_answer=num_no_answer)) is expected
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.tables.samples import option_texts, sample_lines, sample_markdown
-from pytest_llmeval.reporting.writers.markdown.report import write_markdown
+from pytest_llmeval.reporting.tables.samples import option_texts
+from pytest_llmeval.reporting.writers.markdown.report import sample_markdown, write_markdown
+from pytest_llmeval.reporting.writers.text_report import sample_lines
 from tests.reporting.reports import make_record, make_report
 
 CHOICE = make_record(

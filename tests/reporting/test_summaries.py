@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import PerSample, Phases, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import average_suites, compare_models, summarize_suite
-from pytest_llmeval.reporting.tables.session import per_sample_cells, phase_lines
+from pytest_llmeval.reporting.tables.session import per_sample_table, phase_texts
 from tests.reporting.reports import make_record, make_report
 
 
@@ -73,7 +73,7 @@ def test_phases_are_sums_over_the_samples_that_know_them() -> None:
     records = [make_record(id_="a", **known), make_record(id_="b", **known), make_record(id_="c", seconds=9.0)]
     (suite,) = make_report(records).suites
     assert suite.phases == Phases(prefill_tokens=20, prefill_seconds=2.0, decode_tokens=8, decode_seconds=4.0)
-    assert list(phase_lines([suite])) == ["generated texts: prefill 10.0 tokens/s, decode 2.00 tokens/s"]
+    assert list(phase_texts([suite])) == ["generated texts: prefill 10.0 tokens/s, decode 2.00 tokens/s"]
     assert make_report(records[2:]).suites[0].phases is None
 
 
@@ -172,9 +172,10 @@ def test_the_time_of_a_sample_is_shown_of_all_suites_or_of_none() -> None:
     """The first call of a search builds its index; the time of the next is no less true for being short."""
     slow = make_record(id_="a", suite="one", seconds=0.5, cost=0.1)
     fast = make_record(id_="a", suite="two", seconds=0.0004, cost=0.1)
-    headers, rows = per_sample_cells(make_report([slow, fast]), {})
+    found = per_sample_table(make_report([slow, fast]), {})
+    headers, rows = found.headers, found.rows
     assert [row[headers.index("time")] for row in rows] == ["500 ms", "0.40 ms"]
-    assert "time" not in per_sample_cells(make_report([fast]), {})[0]
+    assert "time" not in per_sample_table(make_report([fast]), {}).headers
 
 
 def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
@@ -192,12 +193,13 @@ def test_what_a_sample_took_is_a_mean_over_those_that_were_scored() -> None:
     assert suite.per_sample == PerSample(
         n=2, num_prompt_tokens=20, num_tokens=3, seconds=1.5, cost=0.5, num_priced=1, num_counted=2
     )
-    headers, rows = per_sample_cells(report, {})
+    found = per_sample_table(report, {})
+    headers, rows = found.headers, found.rows
     assert headers == ["suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all"]
     assert rows == [["sums", "2", "20", "3", "1.50 s", "0.5 (n 1)", "1.50 (n 2)"]]
     before = replace(report, suites=(replace(suite, num_priced=None),))
-    assert per_sample_cells(before, {})[1][0][-1] == "1.50", "of an earlier version that did not count"
-    assert per_sample_cells(make_report(records[1:2]), {}) == ([], [])
+    assert per_sample_table(before, {}).rows[0][-1] == "1.50", "of an earlier version that did not count"
+    assert not per_sample_table(make_report(records[1:2]), {}).rows
     assert make_report(records[2:]).suites[0].per_sample is None
 
 
@@ -211,7 +213,6 @@ def test_tokens_that_a_program_leaves_out_are_in_no_mean() -> None:
     found = report.suites[0].per_sample
     assert found is not None
     assert (found.num_prompt_tokens, found.num_tokens, found.num_counted) == (0, 3, 2)
-    assert per_sample_cells(report, {}) == (
-        ["suite", "n", "tokens", "time", "cost", "cost in all"],
-        [["sums", "3", "3 (n 2)", "1.00 s", "0.5", "1.50"]],
-    )
+    table = per_sample_table(report, {})
+    assert table.headers == ["suite", "n", "tokens", "time", "cost", "cost in all"]
+    assert table.rows == [["sums", "3", "3 (n 2)", "1.00 s", "0.5", "1.50"]]

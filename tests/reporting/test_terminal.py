@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.report.gate_results import GateOutcome
 from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
-from pytest_llmeval.reporting.tables.comparisons import comparison_lines, gate_lines
-from pytest_llmeval.reporting.tables.session import duration, latency_cells, latency_lines
-from pytest_llmeval.reporting.terminal.summary import summary_lines, write_summary
-from pytest_llmeval.reporting.writers.text_layout import Coloured
+from pytest_llmeval.reporting.tables.cells import Toned, duration_text
+from pytest_llmeval.reporting.tables.session import latency_table
+from pytest_llmeval.reporting.terminal.summary import write_summary
+from pytest_llmeval.reporting.writers.text_report import comparison_lines, gate_lines, latency_lines, summary_lines
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import without_commands
@@ -127,17 +127,18 @@ def test_latencies_that_read_alike_are_one_number() -> None:
 
 
 def test_the_table_of_latencies() -> None:
-    headers, (row,) = latency_cells([timed("a", 0.010, 0.5), suite_report("untimed")], {})
+    found = latency_table([timed("a", 0.010, 0.5), suite_report("untimed")], {})
+    headers, (row,) = found.headers, found.rows
     assert row == ["a", "4", "10.0 ms", "10.0 ms", "500 ms", "1.00 s", "", "", "", ""]
     assert len(headers) == len(row)
-    assert latency_cells([suite_report()], {})[1] == []
+    assert latency_table([suite_report()], {}).rows == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.0000123, "0.01 ms"), (0.00999, "9.99 ms"), (0.25, "250 ms"), (75.0, "75.0 s")]
 )
 def test_durations(seconds: float, expected: str) -> None:
-    assert duration(seconds) == expected
+    assert duration_text(seconds) == expected
 
 
 def test_means_over_suites() -> None:
@@ -287,23 +288,23 @@ def compared(difference: float, *, metric: str = "accuracy", second: str = "new"
     return Comparison(suite="boolq_loglikelihood", first="gpt2", second=second, differences={metric: found})
 
 
-def colours(line: str) -> list[str]:
-    return [colour for _, _, colour in line.spans] if isinstance(line, Coloured) else []
+def tones(line: str) -> list[str]:
+    return [tone for _, _, tone in line.spans] if isinstance(line, Toned) else []
 
 
 @pytest.mark.parametrize(
     ("difference", "metric", "expected"),
     [
-        (-0.1, "accuracy", ["red"]),
-        (0.1, "accuracy", ["green"]),
-        (0.1, "brier", ["red"]),
-        (-0.1, "brier", ["green"]),
+        (-0.1, "accuracy", ["bad"]),
+        (0.1, "accuracy", ["good"]),
+        (0.1, "brier", ["bad"]),
+        (-0.1, "brier", ["good"]),
         (0.05, "accuracy", []),
     ],
 )
-def test_significant_differences_have_a_colour(difference: float, metric: str, expected: list[str]) -> None:
+def test_significant_differences_are_good_or_bad_news(difference: float, metric: str, expected: list[str]) -> None:
     *_, row = comparison_lines([compared(difference, metric=metric)], {"gpt2": "gpt2"}, width=120)
-    assert colours(row) == expected
+    assert tones(row) == expected
     assert f"{0.5 + difference:.3f} ({difference:+.3f} [{difference - 0.06:.3f}, " in row
 
 

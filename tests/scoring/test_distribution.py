@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.comparison.movers import Mover, Movers, movers
+from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.distribution import Distribution, distributions
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
@@ -38,10 +38,12 @@ def test_of_what_samples_have_values_of() -> None:
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=40), st.booleans())
-def test_movers_are_all_samples_and_the_largest_changes(pairs: list[tuple[float, float]], higher: bool) -> None:
+def test_flipped_samples_are_all_samples_and_the_largest_changes(
+    pairs: list[tuple[float, float]], higher: bool
+) -> None:
     ids = [f"q{number}" for number in range(len(pairs))]
     before, now = [one for one, _ in pairs], [one for _, one in pairs]
-    found = movers(ids, before, now, higher_is_better=higher, limit=3)
+    found = flipped_samples(ids, before, now, higher_is_better=higher, limit=3)
     gains = [(new - old if higher else old - new) for old, new in pairs]
     assert found.num_worse == sum(gain < -1e-9 for gain in gains)
     assert found.num_better == sum(gain > 1e-9 for gain in gains)
@@ -51,11 +53,11 @@ def test_movers_are_all_samples_and_the_largest_changes(pairs: list[tuple[float,
 
 
 def test_equal_changes_keep_the_order_of_samples() -> None:
-    found = movers(["b", "a", "c"], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-10], higher_is_better=True)
-    worse = tuple(Mover(id=id_, before=1.0, now=0.0, difference=-1.0) for id_ in ("b", "a"))
-    assert found == Movers(num_worse=2, num_better=0, num_same=1, worse=worse)
+    found = flipped_samples(["b", "a", "c"], [1.0, 1.0, 0.0], [0.0, 0.0, 1e-10], higher_is_better=True)
+    worse = tuple(FlippedSample(id=id_, before=1.0, now=0.0, difference=-1.0) for id_ in ("b", "a"))
+    assert found == FlippedSamples(num_worse=2, num_better=0, num_same=1, worse=worse)
 
 
 def test_a_small_change_is_one() -> None:
-    found = movers(["a", "b", "c"], [0.5] * 3, [0.4995, 0.5005, 0.5 + 5e-10], higher_is_better=True)
+    found = flipped_samples(["a", "b", "c"], [0.5] * 3, [0.4995, 0.5005, 0.5 + 5e-10], higher_is_better=True)
     assert (found.num_worse, found.num_better, found.num_same) == (1, 1, 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.tables.samples import bounded_lines
+from pytest_llmeval.reporting.writers.text_report import bounded_lines
 from pytest_llmeval.text.escaping import without_commands
 
 __all__ = ["shows_texts", "write_texts"]

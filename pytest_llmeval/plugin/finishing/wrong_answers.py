@@ -13,8 +13,9 @@ import pytest
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.tables.samples import as_text, sample_lines
+from pytest_llmeval.reporting.tables.samples import as_text
 from pytest_llmeval.reporting.terminal.summary import Terminal
+from pytest_llmeval.reporting.writers.text_report import sample_lines
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 
 __all__ = ["WrongAnswers", "mark_html_row"]

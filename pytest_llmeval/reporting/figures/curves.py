@@ -24,8 +24,7 @@ from pytest_llmeval.reporting.figures.style import (
 )
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
-from pytest_llmeval.reporting.tables.suites import with_interval
-from pytest_llmeval.reporting.writers.text_layout import number
+from pytest_llmeval.reporting.tables.cells import number, with_interval
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
 
 __all__ = ["pass_at_k_figures", "risk_coverage_figures"]

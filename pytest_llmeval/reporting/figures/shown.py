@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pytest_llmeval.reporting.figures.report_figure import FigureNames
 from pytest_llmeval.reporting.figures.style import Key, finite, label
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
-from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row, with_interval
+from pytest_llmeval.reporting.tables.cells import with_interval
+from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 

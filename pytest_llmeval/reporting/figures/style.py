@@ -35,10 +35,10 @@ No data has these colours: ``image_files.py`` replaces them.
 """
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c46c9c", "#a67c00", "#767676", "#8c6bb1")
-"""From M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a contrast of 3 or
-more both on white and on #15171c."""
+"""Colours of series, after M. Okabe and K. Ito ("Color universal design", 2008), the lighter ones darkened: each has a
+contrast of 3 or more both on white and on #15171c."""
 _MARKERS = "osD^vPXph"
-"""Their number has no common factor with the number of colours, so that 63 models look different."""
+"""Marks of series. Their number has no common factor with the number of colours, so that 63 models look different."""
 
 SIZE = 9.0
 """The size of texts in points."""

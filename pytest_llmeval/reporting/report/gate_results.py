@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.comparison.movers import Movers
+from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples
 
 __all__ = ["GateMode", "GateOutcome", "GateResult", "Regression"]
 
@@ -62,7 +62,7 @@ class Regression:
     false_alarm_rate: float | None = None
     num_left_out: int = 0
     noise: float = 0.0
-    movers: Movers | None = None
+    movers: FlippedSamples | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.movers import Movers
+from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.distribution import Distribution
@@ -153,7 +153,7 @@ class Comparison:
     first: str
     second: str
     differences: Mapping[str, Difference]
-    movers: Mapping[str, Movers] = field(default_factory=dict)
+    movers: Mapping[str, FlippedSamples] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

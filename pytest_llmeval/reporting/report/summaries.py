@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.groups import Group, group_of_record, group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
-from pytest_llmeval.scoring.comparison.movers import Movers, movers
+from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -182,7 +182,7 @@ def _moved(
     second: Mapping[str, Score],
     differences: Mapping[str, Difference],
     better: Mapping[str, str],
-) -> Iterator[tuple[str, Movers]]:
+) -> Iterator[tuple[str, FlippedSamples]]:
     for name, difference in differences.items():
         higher_is_better = definition(name, better).higher_is_better
         if difference.kind not in ("mean", "proportion") or higher_is_better is None:
@@ -195,7 +195,7 @@ def _moved(
             and (now := value_of(second[id_], name)) is not None
         }
         sides = [one for one, _ in values.values()], [one for _, one in values.values()]
-        yield name, movers([*values], *sides, higher_is_better=higher_is_better)
+        yield name, flipped_samples([*values], *sides, higher_is_better=higher_is_better)
 
 
 def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:

@@ -6,7 +6,6 @@ A hint gives the number of such replies, shows the first one, and says what may 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
@@ -18,15 +17,12 @@ from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = [
-    "has_many",
-    "no_answer_lines",
-    "unjudged_lines",
-]
-
+__all__ = ["has_many_without_answer", "no_answer_texts", "unjudged_texts"]
 
 _FEW = 3
+"""Fewer replies without an answer are no reason for a hint, unless there are no others."""
 _SHARE = 10
+"""Replies without an answer are many from one in this number on."""
 _MAX_REPLY = 80
 
 _MISSED: Mapping[str, str] = {
@@ -36,13 +32,13 @@ _MISSED: Mapping[str, str] = {
     "json": "JSON",
     "retrieval": "list of documents",
 }
-"""The name of a missing answer, by scorer."""
+"""The name of a missing answer for each scorer."""
 
 _ALPHABET, _MAX_READ = 26, 2_000
 _LABELS = {"upper": "[A-Z]", "lower": "[a-z]", "digit": "[0-9]+"}
 
 
-def has_many(summary: Summary) -> bool:
+def has_many_without_answer(summary: Summary) -> bool:
     """Tell whether so many replies had no answer that it is worth a line: a tenth and at least 3, or all of them."""
     return _are_many(summary.num_no_answer, summary)
 
@@ -51,30 +47,22 @@ def _are_many(number: int, summary: Summary) -> bool:
     return 0 < number == summary.num_scored or (number >= _FEW and number * _SHARE >= summary.num_scored)
 
 
-def no_answer_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Yield a line of ``width`` columns for each suite with many replies that had no answer or were cut.
-
-    ``names`` are the short names of models.
-    """
+def no_answer_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a hint, ``printable``, for each suite with many replies that had no answer or were cut."""
     compared = compared_models(report)
     suites = {group_of_suite(suite, compared): suite for suite in report.suites}
-    without = {group: suite for group, suite in suites.items() if has_many(suite.summary)}
+    without = {group: suite for group, suite in suites.items() if has_many_without_answer(suite.summary)}
     first = _first_replies(report.records, without, compared) if without else {}
     for group, suite in suites.items():
         text = _text(suite, first.get(group)) if group in without else ""
         if "max_tokens" not in text and (cut := _cut_text(suite)):
             text = "; ".join(filter(None, (text, cut)))
         if text:
-            yield from _wrapped(suite_name(suite, names), text, width)
+            yield f"{printable(suite_name(suite, names))}: {text}"
 
 
-def _wrapped(name: str, text: str, width: int) -> list[str]:
-    line = f"{printable(name)}: {text}"
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1)
-
-
-def unjudged_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Yield a line for each suite whose rankings contain no relevant document: the ids may differ in form."""
+def unjudged_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a hint for each suite whose rankings contain no relevant document: the ids may differ in form."""
     for suite in report.suites:
         metrics = {name: metric for name, metric in suite.summary.metrics.items() if metric.kind != "count"}
         num_measured = max((metric.n for metric in metrics.values()), default=0)
@@ -84,7 +72,7 @@ def unjudged_lines(report: Report, names: Mapping[str, str], *, width: int) -> I
         also = f", nor a judged one among the first {judged[-1]}" if judged else ""
         text = f"none of {num_measured:,} rankings contains a relevant document{also}"
         advice = "are the documents' ids written alike in the rankings and in the judgements?"
-        yield from _wrapped(suite_name(suite, names), f"{text}: {advice}", width)
+        yield f"{printable(suite_name(suite, names))}: {text}: {advice}"
 
 
 def _cut_text(suite: SuiteReport) -> str:
@@ -179,7 +167,7 @@ def _drops_reasoning(filters: JSON) -> bool:
 
 
 def _patterns(scorer: str | None, settings: Mapping[str, JSON]) -> Iterator[str]:
-    """Regular expressions that find what this scorer reads, from the surest to the boldest."""
+    """Yield regular expressions that find what this scorer reads, from the surest to the boldest."""
     if scorer == "letter":
         label = _LABELS.get(str(settings.get("labels", "upper")), "[A-Z]")
         yield rf"(?i:answer|option|choice)(?i: is)?[^A-Za-z0-9]*({label})\b"

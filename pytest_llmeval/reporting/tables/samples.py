@@ -1,35 +1,26 @@
-"""The options of a sample as a reader sees them: in the order in which the model was shown them, with probabilities."""
+"""A sample as a reader sees it: its texts by name, and its options in the order in which the model was shown them."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.text.escaping import markdown_text, printable, shortened
+from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
-__all__ = [
-    "Option",
-    "as_text",
-    "bounded_lines",
-    "option_texts",
-    "sample_fields",
-    "sample_lines",
-    "sample_markdown",
-    "sample_options",
-]
+__all__ = ["Option", "as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """``label`` is its letter, where it has one; ``probability`` the softmax over the options' scores, where the scorer
-    has one. ``marks``: ``right``, ``answered``, ``tied`` (as likely as another, and likelier than the rest). Texts are
-    not yet ``printable``.
+    """An option of a sample, with texts that are not yet ``printable``.
+
+    ``label`` is its letter, if it has one; ``probability`` the softmax over the options' scores, if the scorer has one.
+    ``marks``: ``right``, ``answered``, ``tied`` (as likely as another, and likelier than the rest).
     """
 
     text: str
@@ -43,7 +34,7 @@ _YES_NO = ("yes", "no")
 
 
 def option_texts(record: Record, *, limit: int | None = None) -> tuple[str, ...]:
-    """Each option on a line, made ``printable``: ``B. Oslo: 0.288 (right)``; ``limit`` cuts the text of an option."""
+    """Return each option as a line, ``printable``: ``B. Oslo: 0.288 (right)``; ``limit`` cuts the text of an option."""
     return tuple(_line(option, limit) for option in sample_options(record))
 
 
@@ -56,9 +47,9 @@ def _line(option: Option, limit: int | None) -> str:
 
 
 def sample_options(record: Record) -> tuple[Option, ...]:
-    """The sample's options; none for a sample without.
+    """Return the sample's options.
 
-    Of options of one text ``details`` say which are right; reports of before do not, and each is marked then.
+    ``details`` say which of several options of one text are right; older reports do not, and then each is marked.
     """
     probabilities = _numbers(record.details.get("probabilities"))
     choices: Sequence[str] = record.choices
@@ -72,7 +63,7 @@ def sample_options(record: Record) -> tuple[Option, ...]:
     right, answered = _places(names, _detail_texts(targets)), _places(names, _detail_texts([record.answer]))
     if len(set(names)) < len(names):
         right = _indices(record.details.get("right")) or right
-        answered = {min(answered)} if answered else answered  # of equal options the first is the answer
+        answered = {min(answered)} if answered else answered  # the first of equal options is the answer
     if len(probabilities) != len(choices):
         probabilities = ()
     marked_places = {"right": right, "answered": answered, "tied": _indices(record.details.get("tied"))}
@@ -92,7 +83,7 @@ def _places(names: Sequence[str], wanted: Collection[str]) -> set[int]:
 
 
 def _detail_texts(value: object) -> Sequence[str]:
-    """The list of texts that a report's detail should be; nothing where it is something else."""
+    """Return the texts of a report's detail, or nothing if it is no list."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else ()
 
 
@@ -108,19 +99,16 @@ def _numbers(value: object) -> Sequence[float]:
 
 
 _MAX_CHARACTERS = 300
-"""Of a text that is not asked for whole."""
+"""Characters of a text that is not asked for whole."""
 _MAX_OPTION = 60
-"""Of an option that is not asked for whole: its number and its mark stand behind it."""
+"""Characters of an option that is not asked for whole: its number and its mark stand behind it."""
 _MAX_OPTIONS = 1000
-"""Of all options together."""
+"""Characters of all options together."""
 
-_END_LINES = 5
-"""Of a text of many lines: so many from its start, and from its end."""
-_MAX_LINE = 500
 
 _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
-"""Of a sample, whoever gave them."""
+"""Verdicts on a sample, by all judges together."""
 _MAX_DEPTH = 4
 """How many levels of scores inside scores are read: those of a sample, its replies, their scorers, and their judges."""
 _MAX_RELEVANT = 20
@@ -128,11 +116,11 @@ _MAX_STEPS = 20
 _MAX_FOUND = 100
 _MAX_CONTEXTS = 20
 _MAX_REPLY = 1500
-"""Of one reply where a sample was asked several times."""
+"""Characters of one reply to a sample that was asked several times."""
 
 
 def as_text(value: JSON) -> str:
-    """A value of a record as text: text as it is, several texts with bars between, chat messages by role, else JSON."""
+    """Return a record's value as text: texts with bars between, chat messages by role, what is no text as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
@@ -142,72 +130,23 @@ def as_text(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None = None) -> Iterator[str]:
-    """The sample as lines of text, nothing in them that a terminal would act on; ``whole`` cuts no text.
-
-    ``head`` stands in the place of the first line, which names the sample.
-    """
-    yield printable(_head(record) if head is None else head)
-    for name, text in sample_fields(record, prompt=prompt, whole=whole):
-        if whole:
-            first, *others = printable(text, keep="\n").split("\n")
-        else:
-            first, others = printable(_cut(name, text)), []
-        yield f"  {printable(name)}: {first}".rstrip()
-        yield from (f"    {line}".rstrip() for line in others)
-
-
-def bounded_lines(record: Record) -> Iterator[str]:
-    """The sample's prompt (its question where no prompt is kept), reply and what was expected.
-
-    Of a text of many lines the first and the last few; nothing in them that a terminal would act on.
-    """
-    is_kept = record.prompt is not None and not _is_hash(record.prompt)
-    shown = "prompt" if is_kept else "question"
-    for name, text in sample_fields(record, prompt=is_kept, whole=False):
-        if name == "scores" or (name in ("prompt", "question") and name != shown):
-            continue
-        if name in ("prompt", "question", "reasoning", "output"):
-            lines = printable(text, keep="\n").split("\n")
-            if len(lines) > 2 * _END_LINES + 1:
-                left_out = f"… {len(lines) - 2 * _END_LINES:,} lines …"
-                lines = [*lines[:_END_LINES], left_out, *lines[-_END_LINES:]]
-            first, *others = (shortened(line, limit=_MAX_LINE) for line in lines)
-        else:
-            first, others = printable(_cut(name, text)), []
-        yield f"  {printable(name)}: {first}".rstrip()
-        yield from (f"    {line}".rstrip() for line in others)
-
-
-def _is_hash(prompt: JSON) -> bool:
-    """Whether it is what ``--llm-report-prompts hash`` keeps of a prompt."""
-    return isinstance(prompt, str) and re.fullmatch(r"sha256:[0-9a-f]{64}", prompt) is not None
-
-
-def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
-    """The sample as lines of Markdown, its texts in fenced blocks that they cannot close."""
-    yield f"### {markdown_text(_head(record))}"
-    for name, text in sample_fields(record, prompt=prompt, whole=whole):
-        shown = printable(text if whole else _cut(name, text), keep="\n")
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-        yield from ("", f"**{markdown_text(name)}**", "", fence, shown, fence)
-    yield ""
-
-
-def _cut(name: str, text: str) -> str:
+def cut_field(name: str, text: str) -> str:
+    """Return the beginning of a sample's field that is not asked for whole."""
     return shortened(text, limit=_MAX_OPTIONS if name == "choices" else _MAX_CHARACTERS)
 
 
-def _head(record: Record) -> str:
+def sample_heading(record: Record) -> str:
+    """Return ``q1 (boolq, gpt2): wrong``, not yet ``printable``."""
     category = None if record.category is None else f"category {record.category}"
     where = ", ".join(text for text in (record.suite, record.model, category) if text)
     return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
 
 
 def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = True) -> Iterator[tuple[str, str]]:
-    """What there is to say of the sample as names and texts, in the order in which it happened, neither ``printable``.
+    """Yield names and texts of all that there is to say of the sample, in the order in which it happened.
 
-    ``whole``: each option on a line, and each step of a trace. ``options``: whether these are among them.
+    Neither is ``printable`` yet. ``whole``: with each option on a line, and each step of a trace. ``options``: with the
+    options.
     """
     if record.question is not None:
         yield "question", record.question
@@ -245,7 +184,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
 
 
 def _replies(record: Record) -> Iterator[tuple[str, str]]:
-    """Each reply of a sample that was asked several times, with what it was judged to be."""
+    """Yield each reply to a sample that was asked several times, with what it was judged to be."""
     outputs, epochs = record.details.get("outputs"), record.details.get("epochs")
     reasonings = record.details.get("reasonings")
     if not isinstance(outputs, list) or not isinstance(epochs, list) or len(outputs) != len(epochs):
@@ -262,7 +201,7 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _relevant(record: Record) -> Iterator[tuple[str, str]]:
-    """The relevant documents of a query, with their grades, and at which ranks a search found them."""
+    """Yield the relevant documents of a query, with their grades, and the ranks at which a search found them."""
     documents = record.details.get("relevant")
     shown = []
     for one in documents if isinstance(documents, list) else ():
@@ -275,9 +214,9 @@ def _relevant(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _found(record: Record) -> Iterator[tuple[str, str]]:
-    """What a search found, best first, with the scores that it gave; and the contexts an answer was written from.
+    """Yield what a search found, best first, with its scores, and the contexts that an answer was written from.
 
-    Of a sample that was asked several times, those of each reply.
+    A sample that was asked several times has them for each reply.
     """
     outputs = record.details.get("outputs")
     for name, limit in (("documents", _MAX_FOUND), ("contexts", _MAX_CONTEXTS)):
@@ -292,15 +231,15 @@ def _found(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _document(one: JSON) -> str:
-    """``d1 (2.5)``: an id, with its score where it has one."""
+    """Return ``d1 (2.5)``: a document's id, with its score if it has one."""
     name, *score = one if isinstance(one, list) and one else [one]
     return as_text(name) + (f" ({score[0]:.4g})" if score and isinstance(score[0], int | float) else "")
 
 
 def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """How the reply came about, where the model says it: each step by itself where there is room for it.
+    """Yield how the reply came about, if the model says it: each step by itself if the sample is shown whole.
 
-    Of a sample that was asked several times, the steps of each reply.
+    A sample that was asked several times has steps for each reply.
     """
     trace, outputs = record.details.get("trace"), record.details.get("outputs")
     if not isinstance(trace, list):
@@ -323,7 +262,7 @@ def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
 
 
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
-    """What judges said, with their reasons: of each scorer, each reply and each judge of a panel separately."""
+    """Yield what judges said, with their reasons, for each scorer, each reply and each judge of a panel by itself."""
     found: list[tuple[str, str]] = []
     for whose, verdicts in _lists_of_verdicts(record.details, "", _MAX_DEPTH):
         texts = [text for one in verdicts if (text := _verdict(one))]
@@ -335,12 +274,12 @@ def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _lists_of_verdicts(details: object, whose: str, depth: int) -> Iterator[tuple[str, list[JSON]]]:
-    """The verdicts in details of a score, and in those of the scores that it was made of; ``whose`` they are."""
+    """Yield the verdicts in a score's details, and in those of the scores that it was made of, and whose they are."""
     if not isinstance(details, Mapping) or not depth:
         return
     scorers = details.get("scorers")
     parts: Mapping[str, object] = scorers if isinstance(scorers, Mapping) else {}
-    # Of several scorers the deciding one comes first, and its details are those of the sample.
+    # The deciding one of several scorers comes first, and its details are those of the sample.
     own = next((f" of scorer {name}{whose}" for name in parts), whose)
     if isinstance(verdicts := details.get("verdicts"), list):
         yield own, verdicts
@@ -361,7 +300,7 @@ def _listed(value: JSON) -> str:
 
 
 def _verdict(one: JSON) -> str | None:
-    """``polite pass (It says please.)``; None for what holds nothing that was said."""
+    """Return ``polite pass (It says please.)``, or None for an entry that holds nothing that was said."""
     if not isinstance(one, dict):
         return None
     about = [as_text(one[name]) for name in ("metric", "claim") if one.get(name) is not None]

@@ -1,88 +1,72 @@
-"""How long samples took, as a terminal shows it."""
+"""How a session went: its models, its speed and cost, what servers and the store did, and why it is not complete."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from pytest_llmeval.reporting.report.report import PerSample, Report, StoreUse, SuiteReport
+from pytest_llmeval.reporting.report.report import PerSample, Report, StoreUse, SuiteReport, use_of_model
+from pytest_llmeval.reporting.report.served import fingerprint_texts
+from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
-from pytest_llmeval.reporting.terminal.live_line import shown_cost
-from pytest_llmeval.reporting.writers.text_layout import Table, joined_lines, table_lines
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.quantities import time_text
+from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [
-    "LEAST_SECONDS_UNCOUNTED",
-    "duration",
-    "latency_cells",
-    "latency_lines",
-    "per_sample_cells",
-    "per_sample_lines",
-    "phase_lines",
-    "store_texts",
+    *("LEAST_SECONDS_UNCOUNTED", "engine_texts", "incomplete_texts", "latency_table", "latency_texts", "model_texts"),
+    *("per_sample_table", "phase_texts", "server_texts", "speed_texts", "store_texts"),
 ]
-
 
 _PERCENTILES = ("p50", "p95", "p99")
 _SHOWN = ("mean", *_PERCENTILES)
 _LEAST_SECONDS = 5e-6
-"""What is shown as 0.01 ms; less is noise."""
+"""The least time that is shown, as 0.01 ms; less is noise."""
 LEAST_SECONDS_UNCOUNTED = 1e-3
+"""The least time that says something of a model without tokens: a function that calls no service takes less."""
 
 
-def latency_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """The latency of the session's samples in a line.
+def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """Yield each model in a few words, not yet ``printable``: name, device, dtype, revision."""
+    for model in models:
+        facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
+        yield str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")
 
-    Of one suite with its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged: of
-    them it is the mean over all samples, and the smallest and largest p95 of a suite. The Markdown report has them all.
-    """
-    timed = [(suite, latency) for suite in suites if (latency := _measured(suite)) is not None]
-    if not timed:
+
+def incomplete_texts(report: Report) -> Iterator[str]:
+    """Say why the numbers are not those of the whole session: a selection, an early end. Not yet ``printable``."""
+    if by := ", ".join(report.selected.by):
+        yield f"a selection ({by}): these numbers cover only what was selected"
+    if report.stopped:
+        yield f"stopped early ({report.stopped}): these numbers cover only what had run"
+
+
+def speed_texts(report: Report) -> Iterator[str]:
+    """Yield the samples and tokens of the session by the time that they took."""
+    num_samples = sum(suite.summary.num_scored for suite in report.suites)
+    num_prompt_tokens = sum(suite.num_prompt_tokens for suite in report.suites)
+    num_tokens = sum(suite.num_tokens for suite in report.suites)
+    seconds = sum(suite.seconds for suite in report.suites)
+    whose = "of the model's time"
+    is_reused = report.store is not None and report.store.num_reused > 0
+    if seconds > report.seconds and not is_reused and any(map(use_of_model, report.models)):
+        seconds, whose = report.seconds, "from start to end"  # a server answers many at once
+    if not num_samples or not num_tokens or seconds <= 0:
         return
-    if len(timed) == 1:
-        ((suite, latency),) = timed
-        for what, found, shown in (
-            ("latency of a sample:", latency, duration),
-            ("tokens/s of a sample:", suite.tokens_per_second, _rate),
-        ):
-            if found is not None:
-                items = [f"{name} {text}" for name, text in zip(_SHOWN, _texts(found, shown), strict=True)]
-                yield from joined_lines(what, items, width=width)
-        return
-    num_samples = sum(latency.n for _, latency in timed)
-    mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
-    ordered = sorted(timed, key=lambda pair: pair[1].p95)
-    (first, fastest), (last, slowest) = ordered[0], ordered[-1]
-    low, high = duration(fastest.p95), duration(slowest.p95)
-    fast, slow = (printable(suite_name(suite, names)) for suite in (first, last))
-    spread = low if low == high else f"from {low} ({fast}) to {high} ({slow})"
-    yield from joined_lines("latency of a sample:", [f"mean {duration(mean)}", f"p95 {spread}"], width=width)
+    yield (
+        f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
+        f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
+        f"in {seconds:.1f} s {whose}: {num_samples / seconds:,.1f} samples/s, "
+        f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
+    )
+    yield from phase_texts(report.suites)
 
 
-def latency_cells(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows, made ``printable``, of a table of every suite's latency and tokens/s, where it has them."""
-    headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
-    rows = []
-    for suite in suites:
-        if (latency := _measured(suite)) is not None:
-            cells = [printable(suite_name(suite, names)), str(latency.n)]
-            speed = suite.tokens_per_second
-            rows.append([*cells, *_texts(latency, duration), *([""] * 4 if speed is None else _texts(speed, _rate))])
-    return headers, rows
-
-
-def _measured(suite: SuiteReport) -> Percentiles | None:
-    """The suite's latency, where it says something: a user's function that calls no service takes no time."""
-    is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
-    least = _LEAST_SECONDS if is_counted else LEAST_SECONDS_UNCOUNTED
-    return None if suite.latency is None or suite.latency.p95 < least else suite.latency
-
-
-def phase_lines(suites: Sequence[SuiteReport]) -> Iterator[str]:
-    """How fast prompts were read and texts written, over all suites whose model tells these apart."""
+def phase_texts(suites: Sequence[SuiteReport]) -> Iterator[str]:
+    """Say how fast prompts were read and texts written, over all suites whose model tells the two apart."""
     known = [suite.phases for suite in suites if suite.phases is not None]
     rates = []
     for what, pairs in (
@@ -91,85 +75,111 @@ def phase_lines(suites: Sequence[SuiteReport]) -> Iterator[str]:
     ):
         tokens, seconds = sum(count for count, _ in pairs), math.fsum(spent for _, spent in pairs)
         if tokens and seconds > 0:
-            rates.append(f"{what} {_rate(tokens / seconds)} tokens/s")
+            rates.append(f"{what} {rate_text(tokens / seconds)} tokens/s")
     if rates:
         yield f"generated texts: {', '.join(rates)}"
 
 
-def duration(seconds: float) -> str:
-    """Three digits, in milliseconds below a second."""
-    return f"{_three_digits(seconds)} s" if seconds >= 1 else f"{_three_digits(1000 * seconds)} ms"
+def latency_texts(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is said of the latency of the session's samples: a beginning, and the items after it.
+
+    Of one suite there are its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged:
+    there is the mean over all samples, and the smallest and largest p95 of a suite. ``latency_table`` has them all.
+    """
+    timed = [(suite, latency) for suite in suites if (latency := _measured(suite)) is not None]
+    if not timed:
+        return
+    if len(timed) == 1:
+        ((suite, latency),) = timed
+        for what, found, shown in (
+            ("latency of a sample:", latency, duration_text),
+            ("tokens/s of a sample:", suite.tokens_per_second, rate_text),
+        ):
+            if found is not None:
+                yield what, [f"{name} {text}" for name, text in zip(_SHOWN, _texts(found, shown), strict=True)]
+        return
+    num_samples = sum(latency.n for _, latency in timed)
+    mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
+    ordered = sorted(timed, key=lambda pair: pair[1].p95)
+    (first, fastest), (last, slowest) = ordered[0], ordered[-1]
+    low, high = duration_text(fastest.p95), duration_text(slowest.p95)
+    fast, slow = (printable(suite_name(suite, names)) for suite in (first, last))
+    spread = low if low == high else f"from {low} ({fast}) to {high} ({slow})"
+    yield "latency of a sample:", [f"mean {duration_text(mean)}", f"p95 {spread}"]
 
 
-def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f}" if per_second >= 100 else _three_digits(per_second)
+def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> Table:
+    """Return a row for each suite with a latency, and its tokens/s if it has them."""
+    headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
+    rows = []
+    for suite in suites:
+        if (latency := _measured(suite)) is not None:
+            cells = [printable(suite_name(suite, names)), str(latency.n)]
+            speed = suite.tokens_per_second
+            speeds = [""] * len(_SHOWN) if speed is None else _texts(speed, rate_text)
+            rows.append([*cells, *_texts(latency, duration_text), *speeds])
+    return Table(headers=headers, rows=rows, align=_numbers(headers))
+
+
+def _numbers(headers: Sequence[str]) -> list[str]:
+    """Return the alignment of a table of numbers behind names."""
+    return ["left", *("right" for _ in headers[1:])]
 
 
 def _texts(found: Percentiles, shown: Callable[[float], str]) -> list[str]:
     return [shown(getattr(found, name)) for name in _SHOWN]
 
 
-def _three_digits(value: float) -> str:
-    """Neither an exponent nor digits that mean nothing."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+def _measured(suite: SuiteReport) -> Percentiles | None:
+    """Return the suite's latency if it says something: a user's function that calls no service takes no time."""
+    is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
+    least = _LEAST_SECONDS if is_counted else LEAST_SECONDS_UNCOUNTED
+    return None if suite.latency is None or suite.latency.p95 < least else suite.latency
 
 
 _HEADERS = ("suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all")
 
 
-def per_sample_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Where models are compared, or say what a reply costs: the means over each suite's scored samples."""
-    headers, rows = per_sample_cells(report, names)
-    if rows:
-        yield "a sample took, in the mean:"
-        table = Table(headers=headers, rows=rows, align=["left", *("right" for _ in headers[1:])])
-        yield from table_lines(table, width=width)
+def per_sample_table(report: Report, names: Mapping[str, str], *, always: bool = False) -> Table:
+    """Return the means over each suite's scored samples, without the columns that no suite has a number for.
 
-
-def per_sample_cells(
-    report: Report, names: Mapping[str, str], *, always: bool = False
-) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows, made ``printable``, without the columns that no suite has a number for.
-
-    Nothing where no models are compared and no cost is known, unless the table is ``always`` wanted.
+    It has no rows if no models are compared and no cost is known, unless the table is ``always`` wanted.
     """
-    if not always and not report.comparisons and all(suite.cost is None for suite in report.suites):
-        return [], []
     is_timed = any(_takes_time(suite.per_sample) for suite in report.suites if suite.per_sample is not None)
     rows = [
         [
             printable(suite_name(suite, names)),
-            *_cells(suite.per_sample, is_timed),
+            *_sample_cells(suite.per_sample, is_timed),
             _cost(suite.cost) + _of(suite.num_priced or 0, suite.summary.num_scored + suite.summary.num_unscored),
         ]
         for suite in report.suites
         if suite.per_sample is not None
     ]
     used = [place for place in range(len(_HEADERS)) if place < 2 or any(row[place] for row in rows)]
-    if len(used) < 3:
-        return [], []
-    return [_HEADERS[place] for place in used], [[row[place] for place in used] for row in rows]
+    is_wanted = always or bool(report.comparisons) or any(suite.cost is not None for suite in report.suites)
+    if not is_wanted or len(used) < 3:
+        return Table(headers=[], rows=[], align=[])
+    headers = [_HEADERS[place] for place in used]
+    return Table(headers=headers, rows=[[row[place] for place in used] for row in rows], align=_numbers(headers))
 
 
 def _takes_time(found: PerSample) -> bool:
-    """Whether the time says something: a function that calls no service takes none. One that does shows all of them."""
+    """Tell whether the time says something: a function that calls no service takes none."""
     is_counted = found.num_prompt_tokens + found.num_tokens > 0
     return found.seconds > 0 and (is_counted or found.seconds >= LEAST_SECONDS_UNCOUNTED)
 
 
-def _cells(found: PerSample, is_timed: bool) -> list[str]:
+def _sample_cells(found: PerSample, is_timed: bool) -> list[str]:
     return [
         str(found.n),
         *(_count(number, found) for number in (found.num_prompt_tokens, found.num_tokens)),
-        duration(found.seconds) if is_timed and found.seconds > 0 else "",
+        duration_text(found.seconds) if is_timed and found.seconds > 0 else "",
         _cost(found.cost) + _of(found.num_priced, found.n),
     ]
 
 
 def _count(number: float, found: PerSample) -> str:
-    """Blank for 0, which is what a program leaves out that does not count them."""
+    """Return a mean number of tokens; blank for 0, which is what a program gives that does not count them."""
     if number == 0:
         return ""
     shown = f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
@@ -182,7 +192,81 @@ def _of(number: int, n: int) -> str:
 
 
 def _cost(cost: float | None) -> str:
-    return "" if cost is None else shown_cost(cost)
+    return "" if cost is None else cost_text(cost)
+
+
+def server_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
+    """Say what was sent to each model behind a server; of judges also whose it was. Made ``printable``."""
+    for model in models:
+        use = use_of_model(model)
+        if use is None:
+            continue
+        role = f"{printable(str(model['role']))} " if "role" in model else ""
+        name = f"{role}{printable(str(model['name']))}: " if role or len(models) > 1 else ""
+        requests = f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'}"
+        parts = [
+            f"{requests} to the server",
+            f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",
+        ]
+        num_replicas = _num_replicas(model, use)
+        if num_replicas:
+            parts = [f"{requests} to {_shares(use, num_replicas)}"]
+        if use.retries:
+            reasons = ", ".join(f"{printable(reason)}: {count:,}" for reason, count in use.retries.items())
+            parts.append(f"tried again {sum(use.retries.values()):,} times ({reasons})")
+        names = [served for served in use.served_models if served not in str(model["name"])]
+        if names:
+            parts.append(f"answered by {printable(' and by '.join(names))}")
+        if use.left_out:
+            parts.append(f"without {printable(', '.join(use.left_out))}, which the server refused")
+        if use.cost is not None:
+            parts.append(f"cost {cost_text(use.cost)}")
+        yield ", ".join(parts)
+        for ended in use.ended:
+            what = "a replica ended" if num_replicas else "a replica is missing"
+            yield f"{name}{what}: {printable(ended)}"
+        yield from map(printable, fingerprint_texts([model]))
+
+
+def _num_replicas(model: Mapping[str, JSON], use: ServerUse) -> int:
+    """Return how many replicas on Ray ``model`` was to have; 0 for a server."""
+    details = model.get("details")
+    asked_for = details.get("replicas") if isinstance(details, Mapping) else None
+    return max(len(use.replicas), asked_for if isinstance(asked_for, int) else 0)
+
+
+def _by_number(share: tuple[str, int]) -> list[str | int]:
+    """Return a key that sorts ``replica 10`` after ``replica 2``."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"([0-9]+)", share[0]))]
+
+
+def _shares(use: ServerUse, num_replicas: int) -> str:
+    """Return the replicas that answered, of all that were to: the others loaded too late, or were not needed."""
+    told = f"{num_replicas} replica{'' if num_replicas == 1 else 's'}"
+    if not use.replicas:
+        return told
+    shares = ", ".join(f"{printable(where)} {count:,}" for where, count in sorted(use.replicas.items(), key=_by_number))
+    return f"{'' if len(use.replicas) == num_replicas else f'{len(use.replicas)} of '}{told} ({shares})"
+
+
+def engine_texts(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> Iterator[str]:
+    """Say how log-likelihoods were computed, once for each way in which suites were. Made ``printable``."""
+    ways: dict[tuple[str, str], list[tuple[str, EngineUse]]] = {}
+    for suite in suites:
+        if (use := suite.engine) is not None:
+            ways.setdefault((use.engine, use.reason), []).append((suite_name(suite, names), use))
+    for (engine, reason), members in ways.items():
+        line = f"log-likelihoods: {engine} ({printable(reason)})"
+        if len(ways) > 1:
+            line += f" for {', '.join(printable(suite) for suite, _ in members)}"
+        differences = [use.largest_difference for _, use in members if use.largest_difference is not None]
+        if differences:
+            num_audited = sum(use.num_audited for _, use in members)
+            requests = "request was" if num_audited == 1 else "requests were"
+            line += f"; {num_audited} {requests} also scored plain, and differed by at most {max(differences):.0e}"
+        elif engine == "tree":
+            line += "; no request could be audited against plain scoring"
+        yield line
 
 
 _WITHOUT_NEED = ("replay", "guessing")
@@ -190,7 +274,7 @@ _WITHOUT_NEED = ("replay", "guessing")
 
 
 def store_texts(report: Report) -> Iterator[str]:
-    """How many samples the store answered, how old their replies are, and what is odd. Not yet ``printable``."""
+    """Say how many samples the store answered, how old their replies are, and what is odd. Not yet ``printable``."""
     store = report.store
     if store is None or not store.num_samples:
         return
@@ -222,7 +306,7 @@ def _flaws(store: StoreUse) -> Iterator[str]:
 
 
 def _age(created: str, asked_at: str) -> str:
-    """Of a reply at the start of the session; nothing where one of the two is no time."""
+    """Return the age of a reply at the start of the session, or the text itself if one of the two is no time."""
     try:
         return time_text(max(0.0, (datetime.fromisoformat(created) - datetime.fromisoformat(asked_at)).total_seconds()))
     except (TypeError, ValueError):

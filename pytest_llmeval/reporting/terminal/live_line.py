@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_llmeval.reporting.tables.cells import cost_text
 from pytest_llmeval.reporting.writers.text_layout import columns_of
 from pytest_llmeval.text.escaping import first_line, printable
 from pytest_llmeval.text.quantities import time_text
 from pytest_llmeval.types import ServerUse
 
-__all__ = ["LiveLine", "Progress", "background_texts", "loading_text", "progress_text", "shown_cost"]
+__all__ = ["LiveLine", "Progress", "background_texts", "loading_text", "progress_text"]
 
 _MIN_INTERVAL_S = 0.1
-"""A reader sees no more than ten texts a second, and a slow connection should not carry more."""
+"""Seconds between two texts: a reader sees no more than ten a second, and a slow connection should not carry more."""
 
 _MAX_NAME = 60
 _BAR_COLUMNS = 20
@@ -25,7 +26,7 @@ _BAR_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``num_done`` of the session's ``num_total`` samples are answered.
+    """How far a session is: ``num_done`` of its ``num_total`` samples are answered.
 
     ``elapsed_s`` are the seconds since the first request, without the loading of models. ``background`` says how far a
     model is that answers in the background, as ``background_texts`` does.
@@ -39,16 +40,15 @@ class Progress:
 
 
 def loading_text(model: str, elapsed_s: float, width: int) -> str:
-    """What the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
+    """Return what the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
     name = _shown(model)
     return _fitted([f"loading {name}: {time_text(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
 
 
 def progress_text(progress: Progress, width: int, *, with_bar: bool = False) -> str:
-    """What the line says while a model answers, in at most ``width`` columns; what does not fit is left out.
+    """Return what the line says while a model answers, as far as it fits ``width`` columns.
 
-    Samples per second and the time left are known from the first answer on. The line begins ``with_bar`` where one is
-    asked for.
+    Samples per second and the time left are known from the first answer on. ``with_bar``: begin with a progress bar.
     """
     name = _shown(progress.model)
     bar = f"{_bar(progress.num_done, progress.num_total)} " if with_bar else ""
@@ -62,20 +62,15 @@ def progress_text(progress: Progress, width: int, *, with_bar: bool = False) -> 
 
 
 def background_texts(num_in_flight: int, use: ServerUse | None) -> list[str]:
-    """What a model is at that answers in the background: requests in flight, retries, tokens, cost."""
+    """Say how far a model is that answers in the background: requests in flight, retries, tokens, cost."""
     texts = [f"{num_in_flight:,} in flight"]
     if use is not None:
         if num_retries := sum(use.retries.values()):
             texts.append(f"{num_retries:,} retried")
         texts.append(f"{use.num_prompt_tokens + use.num_tokens:,} tokens")
         if use.cost is not None:
-            texts.append(f"cost {shown_cost(use.cost)}")
+            texts.append(f"cost {cost_text(use.cost)}")
     return texts
-
-
-def shown_cost(cost: float) -> str:
-    """A sum of money in the currency of the prices: two decimals, more where it is small."""
-    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}"
 
 
 def _shown(model: str) -> str:
@@ -88,14 +83,14 @@ def _bar(num_done: int, num_total: int) -> str:
 
 
 def _rate(per_second: float) -> str:
-    """Samples per second, with three digits that mean something; per minute where a sample takes many seconds."""
+    """Return samples per second with three digits, or samples per minute if one takes many seconds."""
     if per_second < 0.1:
         return f"{60 * per_second:.2g} samples/min"
     return f"{per_second:,.0f} samples/s" if per_second >= 100 else f"{per_second:.3g} samples/s"
 
 
 def _fitted(parts: list[str], width: int) -> str:
-    """As many of the parts as fit; of the first, if not even that does, its beginning."""
+    """Return as many of the parts as fit, or the beginning of the first if not even that fits."""
     text = parts[0]
     for part in parts[1:]:
         if columns_of(text + part) > width:
@@ -107,21 +102,21 @@ def _fitted(parts: list[str], width: int) -> str:
 
 
 class Screen(Protocol):
-    """A terminal: what is written to it, and what pytest has written to the line that it is on."""
+    """A terminal that can be written to, and that knows how far pytest has written on its line."""
 
     def write(self, text: str) -> None: ...
 
     @property
     def width(self) -> int:
-        """Columns of the terminal."""
+        """The columns of the terminal."""
 
     @property
     def column(self) -> int | None:
-        """The column in which pytest will go on to write, from 0; None where that is not known."""
+        """The column in which pytest will go on to write, from 0; None if that is not known."""
 
 
 class LiveLine:
-    """Shows a text on the line below the cursor and puts the cursor back, at most ten times a second."""
+    """A text on the line below the cursor, written at most ten times a second; the cursor is put back each time."""
 
     def __init__(self, screen: Screen, clock: Callable[[], float]) -> None:
         self._screen = screen

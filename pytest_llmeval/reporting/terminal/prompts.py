@@ -1,4 +1,4 @@
-"""What ``--llm-show-prompts`` prints: the exact prompt of a sample, with the scored part marked."""
+"""Lines of ``--llm-show-prompts``: the exact prompt of a sample, with the scored part marked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["judge_lines", "prompt_lines"]
 
 
 def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
-    """Lines that show each request; ``marks`` stand around what is scored.
+    """Yield lines that show each request; ``marks`` stand around what is scored.
 
     Options that follow the same context are shown one under the other, the right ones with ``*``.
     """

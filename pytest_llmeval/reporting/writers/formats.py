@@ -1,4 +1,4 @@
-"""The forms that a report is written in, each once: what options, help texts, commands and the reference derive from.
+"""The forms that a report is written in, each once. Options, help texts, commands and the reference derive from them.
 
 Like ``plugin/options/table.py``, this module is imported by every pytest run that has the plugin installed.
 """
@@ -42,8 +42,8 @@ _OURS = "pytest-llmeval-suites"
 class ReportFormat:
     """One form of a report.
 
-    ``writer`` is where the function lies that takes the report and the path of the file to write, ``module:function``:
-    it is imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
+    ``writer`` names the function that takes the report and the path of the file to write, as ``module:function``: it is
+    imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
     that ``--llm-report`` writes to a file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``.
     ``is_for_folders`` marks the one that is written where ``--llm-report`` names a folder. ``is_text`` is text in
     UTF-8, which standard output can show, ``is_json`` is JSON too. ``package`` is the distribution that it comes from;
@@ -66,8 +66,9 @@ class ReportFormat:
         return f".{self.name}"
 
     def check(self) -> None:
-        """Find out before a long run that it cannot be written: another package's writer cannot be imported, or two
-        packages offer the format. Raises ``ReportError``.
+        """Raise ``ReportError`` if it could not be written, to say so before a long run.
+
+        That is so if another package's writer cannot be imported, or if two packages offer the format.
         """
         if self.others:
             raise ReportError(
@@ -162,36 +163,36 @@ FORMATS: tuple[ReportFormat, ...] = (
 
 
 def suffixes() -> str:
-    """Those of our own formats in a help text: ``.json, .md, .html, .csv or .jsonl``."""
+    """Return the suffixes of our own formats for a help text: ``.json, .md, .html, .csv or .jsonl``."""
     *most, last = (one.suffix for one in FORMATS if one.is_report)
     return f"{', '.join(most)} or {last}"
 
 
 def folder_suffix() -> str:
-    """That of a report whose file is not named."""
+    """Return the suffix of a report whose file is not named."""
     return next(one.suffix for one in FORMATS if one.is_for_folders)
 
 
 def report_formats() -> Mapping[str, ReportFormat]:
-    """What ``--llm-report`` writes, by suffix."""
+    """Map suffixes to what ``--llm-report`` writes."""
     return {one.suffix: one for one in _all(tuple(sys.path)) if one.is_report}
 
 
 def format_of(path: Path) -> ReportFormat | None:
-    """The one whose suffix ends the file's name, the longest of several; None where there is none."""
+    """Return the format whose suffix ends the file's name, the longest of several; None if there is none."""
     name = path.name.lower()
     fitting = [one for suffix, one in report_formats().items() if name.endswith(suffix) and name != suffix]
     return max(fitting, key=lambda one: len(one.suffix), default=None)
 
 
 def export_formats() -> Mapping[str, ReportFormat]:
-    """What ``llmeval export`` writes, by name."""
+    """Map names to what ``llmeval export`` writes."""
     return {one.name: one for one in _all(tuple(sys.path)) if one.is_export}
 
 
 @cache
 def _all(search_path: tuple[str, ...]) -> tuple[ReportFormat, ...]:
-    """Ours, and those of the packages that are installed in these folders."""
+    """Return our formats, and those of the packages that are installed in these folders."""
     found = {one.name: one for one in FORMATS}
     for one in _installed():
         other = found.setdefault(one.name, one)

@@ -1,4 +1,4 @@
-"""What GitHub Actions shows of a session: the job summary, and annotations at the gates that failed.
+"""Tells GitHub Actions of a session: the job summary, and annotations at the gates that failed.
 
 Sources: docs.github.com, "Workflow commands for GitHub Actions"; escapes as in actions/toolkit,
 packages/core/src/command.ts.
@@ -22,23 +22,24 @@ MAX_CHARACTERS = 65_536
 """The most characters of a comment on GitHub. Nobody reads a longer job summary either."""
 
 MAX_SUMMARY_BYTES = 1024 * 1024
-"""Of one step, all that is written to its summary together; GitHub shows nothing of a longer one."""
+"""The most bytes that a step may write to its summary in all; GitHub shows nothing of a longer one."""
 
 _MAX_ANNOTATIONS = 10
-"""Errors that GitHub shows of one step."""
+"""The most errors that GitHub shows of one step."""
 
 _MAX_MESSAGE = 2000
 _CUT = "\n… cut here: GitHub shows 1 MiB of a step's summary.\n"
 
 
 def is_github(environ: Mapping[str, str]) -> bool:
+    """Tell whether this process is a step of GitHub Actions."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
 def append_job_summary(report: Report, environ: Mapping[str, str]) -> str | None:
     """Append the Markdown summary to the job's, in GitHub Actions; elsewhere do nothing.
 
-    Returns what went wrong, in one line: the run is not to fail for it.
+    Return what went wrong, in one line: the run is not to fail for it.
     """
     name = environ.get("GITHUB_STEP_SUMMARY")
     if not is_github(environ) or not name:
@@ -53,7 +54,7 @@ def append_job_summary(report: Report, environ: Mapping[str, str]) -> str | None
 
 
 def annotation_lines(report: Report, environ: Mapping[str, str], *, root: Path) -> Iterator[str]:
-    """Workflow commands for the gates that failed and for samples without a score, in GitHub Actions; else nothing.
+    """Yield commands for gates that failed and for samples without a score, in GitHub Actions; elsewhere nothing.
 
     Each is a line to print as it is. ``root`` is what the paths of suites are relative to. Beyond what GitHub shows of
     one step, the last one counts the rest.
@@ -83,7 +84,7 @@ def annotation_lines(report: Report, environ: Mapping[str, str], *, root: Path) 
 
 
 def _place(path: str | None, line: int | None, environ: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Where it is, as seen from the folder that GitHub checked out."""
+    """Return the place of a gate or suite, as seen from the folder that GitHub checked out."""
     if path is None:
         return {}
     file = os.path.abspath(root / path.partition("::")[0])
@@ -103,12 +104,12 @@ def _command(properties: Mapping[str, str], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    """The text of a command: GitHub's own escapes for line breaks, ours for other controls."""
+    """Return the text of a command, with GitHub's escapes for line breaks and ours for other controls."""
     return printable(text, keep="\n").replace("%", "%25").replace("\n", "%0A")
 
 
 def _cut(text: str, num_bytes: int) -> bytes:
-    """UTF-8 of as many whole lines as there is room for."""
+    """Return as many whole lines as there is room for, in UTF-8."""
     data = text.encode("utf-8")
     if len(data) <= num_bytes:
         return data

@@ -1,4 +1,4 @@
-"""The form that many evaluation harnesses exchange: a benchmark, its accuracy, and what was asked and answered."""
+"""The form that many evaluation harnesses exchange: a benchmark, its accuracy, its questions and answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["write_questions"]
 
 @dataclass(slots=True)
 class _Counts:
-    """Samples of a suite by what they are; ``num_expected`` were to run, ``numbers`` have no right or wrong.
+    """Counts of a suite's samples; ``num_expected`` were to run, ``numbers`` have no right or wrong.
 
     ``deciding`` names the value that is the credit of a sample: 1 if right, 0 if wrong, between if partly right.
     """
@@ -46,9 +46,9 @@ class _Counts:
                 self.numbers += 1
 
     def metrics(self, num_questions: int) -> dict[str, JSON]:
-        """As the form has them; what is not known to be right or wrong is unscored."""
+        """Return the form's metrics; a sample that is not known to be right or wrong is unscored."""
         total = max(self.num_expected, num_questions) - self.numbers
-        # Of a suite of numbers nothing can be right: 0 would be a failure turned into a number.
+        # In a suite of numbers nothing can be right: 0 would be a failure turned into a number.
         num_judged = self.correct + self.wrong + self.partial
         has_accuracy = total > 0 and (num_judged > 0 or self.numbers == 0)
         credit = self.correct + self.partial_credit
@@ -62,17 +62,17 @@ class _Counts:
 
 
 def write_questions(report: Report, path: Path) -> None:
-    """Write JSON: ``{benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions}``; a list where
-    several. Raises ``ReportError``.
+    """Write ``{benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions}`` as JSON.
 
-    A question is ``{qid, question, gold, pred, correct}``, on a line of its own. With several models there is one entry
-    for each suite and model, which it has under ``model``. ``accuracy`` is ``credit / total``, ``correct`` a number
-    of whole samples. Credit is 1 for a right sample and 0 for a wrong one; of one that is partly right (a tie, one that
-    is asked several times) it is the accuracy that the report's mean is taken over, where a suite has ``pass@k`` in
-    its place the first of those. Without partly right ones it is ``correct``. ``total`` counts all samples that were
-    to run, but for those whose score is a number with no right or wrong; those that could not be scored are among them,
-    as ``unscored``, and so are those that a session which stopped early did not come to. ``correct`` of a sample that
-    is neither right nor wrong is null, and so is ``pred`` of an unscored one, and the accuracy of no samples.
+    Several suites are a list. A question is ``{qid, question, gold, pred, correct}``, on a line of its own. With
+    several models there is one entry for each suite and model, which it has under ``model``. ``accuracy`` is ``credit /
+    total``, ``correct`` a number of whole samples. Credit is 1 for a right sample and 0 for a wrong one. A sample that
+    is partly right (a tie, one that is asked several times) has the accuracy that the report's mean is taken over, or
+    the first ``pass@k`` of a suite that has these in place of the accuracy. ``total`` counts all samples that were to
+    run, but for those whose score is a number with no right or wrong. Those that could not be scored are among them, as
+    ``unscored``, and so are those that a session which stopped early did not come to. ``correct`` of a sample that is
+    neither right nor wrong is null, and so is ``pred`` of an unscored sample, and the accuracy of no samples. Raise
+    ``ReportError``.
     """
     with atomic_write(path) as file:
         file.writelines(_parts(report))
@@ -103,7 +103,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 
 def _head(group: Group, metrics: dict[str, JSON]) -> str:
-    """The entry's opening, up to where its questions begin."""
+    """Return the entry's opening, up to where its questions begin."""
     suite, model = group
     head: dict[str, JSON] = {"benchmark": suite}
     if model is not None:

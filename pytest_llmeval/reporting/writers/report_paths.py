@@ -1,4 +1,4 @@
-"""Where reports go: what ``--llm-report`` takes, a file of some form or a folder."""
+"""The paths of reports: what ``--llm-report`` takes, a file of some form or a folder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 
 _MAX_MODEL_BYTES = 100
-"""Of the models' names in a file name: file systems take 255 for the whole of it."""
+"""The most bytes of the models' names in a file name: file systems take 255 for the whole of it."""
 
 
 def parse_target(text: str) -> Path:
-    """A file with one of the suffixes of ``report_formats``, or a folder: one that exists, or with a slash at its end.
+    """Return the path of a file with a suffix of ``report_formats``, or of a folder.
 
-    A folder whose name has such a suffix needs the slash.
-    ``ValueError`` says what is expected.
+    A folder exists, or has a slash at its end; one whose name has such a suffix needs the slash. Raise ``ValueError``,
+    which says what is expected.
     """
     if not text.strip() or "\0" in text:
         raise ValueError("expected the name of a file or folder")
@@ -64,9 +64,9 @@ def parse_target(text: str) -> Path:
 
 
 def check_target(path: Path) -> None:
-    """Find out before a long run that a report could not be written there. Raises ``ReportError``.
+    """Raise ``ReportError`` if a report could not be written there, to say so before a long run.
 
-    Folders that are not there are made: that of a file, one that is the target itself, and those above them.
+    Missing folders are made: that of a file, one that is the target itself, and those above them.
     """
     if not os.path.isdir(path) and (form := format_of(path)) is not None:
         form.check()
@@ -81,10 +81,11 @@ def check_target(path: Path) -> None:
 
 
 def final_path(path: Path, report: Report) -> Path:
-    """The file that is written: in a folder, ``eval_report_gpt2_20261122_003015.md``, after the model and the start.
+    """Return the file that is written.
 
-    ``eval_report_mcq_…`` where the scorer of every suite is ``letter``. A file that exists is not written over: the
-    name gets a number. The time is UTC.
+    In a folder it is named after the model and the start in UTC, ``eval_report_gpt2_20261122_003015.md``, or
+    ``eval_report_mcq_…`` if the scorer of every suite is ``letter``. A file that exists is not written over: the name
+    gets a number.
     """
     return path if not is_folder(path) else next(file for file in _names(path, report) if not file.exists())
 
@@ -100,10 +101,10 @@ def _names(folder: Path, report: Report) -> Iterator[Path]:
 
 
 def write_report_file(report: Report, path: Path) -> Path:
-    """Write the report in the form that the suffix says; returns the file. Raises ``LLMEvalError``.
+    """Write the report in the form that the suffix says, and return the file. Raise ``LLMEvalError``.
 
-    The file holds all of the report, or what it held before. Its folder is made where there is none: after a long run
-    it is too late to complain of one that has gone.
+    The file holds all of the report, or what it held before. Its folder is made if there is none: after a long run it
+    is too late to complain of one that has gone.
     """
     file = final_path(path, report)
     try:
@@ -125,7 +126,7 @@ def write_report_file(report: Report, path: Path) -> Path:
 
 
 def _claimed(folder: Path, report: Report) -> Path:
-    """The first name that is free, with an empty file that keeps it from sessions that end now. Raises ``OSError``."""
+    """Return the first free name, with an empty file that keeps it from sessions that end now. Raise ``OSError``."""
     for file in _names(folder, report):
         with suppress(FileExistsError):
             file.touch(exist_ok=False)
@@ -134,12 +135,12 @@ def _claimed(folder: Path, report: Report) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a target is a folder: one that exists, or whose name has none of the suffixes of ``report_formats``."""
+    """Tell whether a target is a folder: it exists, or its name has none of the suffixes of ``report_formats``."""
     return os.path.isdir(path) or format_of(path) is None
 
 
 def _models_part(models: Sequence[str]) -> str:
-    """``gpt2``, ``gpt2_vs_llama``, ``gpt2_vs_llama_and_3_more``; empty where there is no model."""
+    """Return ``gpt2``, ``gpt2_vs_llama`` or ``gpt2_vs_llama_and_3_more``; an empty text if there is no model."""
     names = [_safe(name) for name in short_names([redact(model) for model in models])]
     names = [name for name in names if name]
     for num_named in range(len(names), 0, -1):
@@ -151,7 +152,7 @@ def _models_part(models: Sequence[str]) -> str:
 
 
 def _safe(name: str) -> str:
-    """Letters and digits of any script, dots, dashes: what no shell and no file system takes for something else."""
+    """Return the name in letters and digits of any script, dots and dashes, which every shell and file system takes."""
     return re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-._")
 
 

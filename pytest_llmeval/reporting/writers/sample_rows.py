@@ -1,4 +1,4 @@
-"""Reports for spreadsheets: one row for a sample."""
+"""One row for each sample: CSV for spreadsheets, and Parquet."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ COLUMNS = (
     *("question", "choices", "prompt", "output", "reason", "details", "nodeid", "fingerprint"),
     *("reasoning", "num_truncated"),
 )
-"""Fields of a record that are columns, before those of its values."""
+"""Fields of a record that are columns, before the columns of its values."""
 
 
 def write_csv(report: Report, path: Path) -> None:
-    """Write one row for each sample: RFC 4180, in UTF-8, with a head. Raises ``ReportError``.
+    """Write one row for each sample as CSV (RFC 4180), in UTF-8, with a head. Raise ``ReportError``.
 
     A sample's values follow ``COLUMNS`` under the metrics' names; one with the name of a column has ``values.`` before
-    it. Cells of no value, and of values that are no finite number, are empty. Lists and mappings are JSON. No text is a
-    formula (see ``csv_text``).
+    it. A cell without a value is empty, and so is one whose value is no finite number. Lists and mappings are JSON. No
+    text is a formula (see ``csv_text``).
     """
     columns = value_columns(report)
     with atomic_write(path, encoding="utf-8", newline="") as file:
@@ -52,7 +52,7 @@ def write_csv(report: Report, path: Path) -> None:
 
 
 def value_columns(report: Report) -> dict[str, str]:
-    """The columns of the samples' values, by the names of these, in the order in which they are shown."""
+    """Map the names of the samples' values to their columns, in the order in which they are shown."""
     names = sorted({name for record in report.records for name in record.values}, key=shown_order)
     return {name: f"values.{name}" if name in COLUMNS else name for name in names}
 
@@ -71,7 +71,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 _BATCH = 5_000
-"""Samples that are held at once."""
+"""How many samples are held at once."""
 
 _FLOATS = ("chance", "seconds", "cost")
 _INTEGERS = ("num_prompt_tokens", "num_tokens", "num_truncated")
@@ -80,10 +80,10 @@ _OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
 
 
 def write_parquet(report: Report, path: Path) -> None:
-    """Write one row for each sample, with the columns of the CSV report; the values' are float64.
+    """Write one row for each sample as Parquet, with the columns of the CSV report; those of values are float64.
 
     Lists and mappings are JSON, as in the CSV report, and so is a target that is no text; lone surrogates are escaped.
-    Needs pyarrow. Raises ``LLMEvalError`` where it is not installed or refuses a value, or the file cannot be written.
+    Raise ``LLMEvalError`` if pyarrow is not installed or refuses a value, or if the file cannot be written.
     """
     try:
         import pyarrow

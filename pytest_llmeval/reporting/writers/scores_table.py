@@ -30,9 +30,9 @@ _COLUMNS = ("suite", "model", "subject", "item", "status", "score")
 class LoadedReport:
     """A report with its scores at hand.
 
-    A subject is a sample's category, or its suite's name where it has none; a suite's name stands for all of its
-    samples as well. An item is a sample's id. A sample's score is its accuracy (1.0 or 0.0) where it has one, else its
-    value of the first of its suite's metrics that samples have values of; NaN where it was not scored, and where all of
+    A subject is a sample's category, or its suite's name if it has none; a suite's name stands for all of its samples
+    as well. An item is a sample's id. A sample's score is its accuracy (1.0 or 0.0) if it has one, else its value of
+    the first of its suite's metrics that samples have values of. It is NaN if the sample was not scored, and if all of
     the suite's metrics are made of several samples at once.
 
     A subject that is neither a category nor a suite, and by which samples have a value, is a metric: ``subjects=["law",
@@ -50,17 +50,15 @@ class LoadedReport:
         suite: str | None = None,
         model: str | None = None,
     ) -> pandas.DataFrame:
-        """One row for each sample, in the report's order: those of these subjects, items, suite and model, else all.
+        """Return one row for each sample of these subjects, items, suite and model, or of all, in the report's order.
 
         Columns: ``suite``, ``model``, ``subject``, ``item``, ``status``, ``score``, then the sample's values by metric
-        name; a metric that is called as one of these columns is ``metric.NAME``. With ``items`` the rows are in their
-        order, and one that is absent is a row of NaN but for its ``item``. With ``metrics`` the columns of values are
-        these, in their order; NaN where a sample has none.
+        name; a metric with the name of one of these columns is ``metric.NAME``. With ``items`` the rows are in their
+        order, and an absent item is a row of NaN but for its ``item``. With ``metrics`` the columns of values are
+        these, in their order, with NaN for values that a sample does not have. Lone surrogates are escaped.
 
-        Lone surrogates are escaped.
-
-        Needs pandas. Raises ``ReportError`` for a suite, model, subject or metric that the report does not have, and
-        where pandas is not installed.
+        Raise ``ReportError`` for a suite, model, subject or metric that the report does not have, and if pandas is not
+        installed.
         """
         frames = _pandas()
         samples, _, asked = self._chosen(_texts(subjects), _texts(metrics), suite, model)
@@ -89,12 +87,12 @@ class LoadedReport:
         suite: str | None = None,
         model: str | None = None,
     ) -> dict[str, float]:
-        """Each subject's mean score over those of its items (of ``items``, else of all) that are there and scored.
+        """Return each subject's mean score over those of its items (of ``items``, or all) that are there and scored.
 
-        With ``metrics`` each metric's mean, over those of these samples that are scored and have a value of it. In the
-        order asked for, else in the report's. NaN for what has none. Raises ``ReportError`` as ``scores``
-        does, and for a report on several models where none is chosen, and for a subject that has scores of two metrics,
-        or of one that two suites define otherwise (see ``metric_forms.py``): a mean over those means nothing.
+        With ``metrics``, return each metric's mean over the samples among them that have a value of it. The order is
+        the one asked for, or the report's; a mean of nothing is NaN. Raise ``ReportError`` as ``scores`` does, and if a
+        mean would mean nothing: of several models if none is chosen, of a subject with scores of two metrics, or of one
+        metric that two suites define differently (see ``metric_forms.py``).
         """
         models = self.report.model_names
         if model is None and len(models) > 1:
@@ -120,7 +118,7 @@ class LoadedReport:
     def _chosen(
         self, subjects: tuple[str, ...] | None, metrics: tuple[str, ...] | None, suite: str | None, model: str | None
     ) -> tuple[list[_ScoredSample], tuple[str, ...] | None, tuple[str, ...] | None]:
-        """The samples, the subjects that they are of, and the metrics that are asked for; None where none are named."""
+        """Return the samples, their subjects, and the metrics that are asked for; None if none are named."""
         check_known("suite", suite, self.report.suite_names)
         check_known("model", model, self.report.model_names)
         records = [
@@ -156,7 +154,7 @@ class LoadedReport:
         return chosen, own, metrics
 
     def _stated_metrics(self, suite: str | None) -> tuple[dict[str, None], set[str]]:
-        """The metrics that suites have, and those of them that are of several samples at once."""
+        """Return the metrics that samples can have values of, and those that are made of several samples at once."""
         stated: dict[str, None] = {}
         of_suites: set[str] = set()
         for one in self.report.suites:
@@ -166,7 +164,7 @@ class LoadedReport:
         return {name: None for name in stated if name not in of_suites}, of_suites
 
     def _metrics(self, records: Iterable[Record]) -> dict[str, str]:
-        """By suite, the first of its metrics that its samples have values of."""
+        """Map each suite to the first of its metrics that its samples have values of."""
         carried: dict[str, set[str]] = {}
         for record in records:
             carried.setdefault(record.suite, set()).update(record.values)
@@ -179,15 +177,16 @@ class LoadedReport:
 
 
 def load_report(path: str | os.PathLike[str]) -> LoadedReport:
-    """The report in a file, or in the journal of a run that was killed. Raises ``ReportError``, in one line."""
+    """Return the report in a file, or in the journal of a run that was killed. Raise ``ReportError``, in one line."""
     return LoadedReport(read_report(Path(path)))
 
 
 @dataclass(frozen=True, slots=True)
 class _ScoredSample:
-    """``measure`` says what the score is one of: a metric, and what of its suite's settings that depends on.
+    """A sample with its score.
 
-    ``values`` are the sample's by metric, of an unscored one none.
+    ``measure`` names the metric of the score, with the settings that it depends on. ``values`` are the sample's by
+    metric; an unscored sample has none.
     """
 
     record: Record
@@ -209,12 +208,12 @@ class _ScoredSample:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it is found by: its subject, and its suite's name."""
+        """Return the names by which the sample is found: its subject, and its suite's name."""
         return tuple(dict.fromkeys((self.subject, self.record.suite)))
 
 
 def _scored(record: Record, info: SuiteInfo | None, metric: str | None) -> _ScoredSample:
-    """``metric`` is the first that its suite's samples carry: what its score is, where it has no right or wrong."""
+    """Return the sample with its score, which is of ``metric`` if the sample is neither right nor wrong."""
     values = record.values
     if "accuracy" in values or record.status in ("correct", "wrong"):
         metric, values = "accuracy", {"accuracy": float(record.status == "correct"), **values}
@@ -226,7 +225,7 @@ def _scored(record: Record, info: SuiteInfo | None, metric: str | None) -> _Scor
 
 
 class _Means:
-    """Values by name, each with what it measures and the suite that it is of."""
+    """Values by name, with what they measure and the suites that they are of."""
 
     def __init__(self, values: dict[str, list[float]]) -> None:
         self._values = values
@@ -239,7 +238,7 @@ class _Means:
             self._measures.setdefault((what, name), {}).setdefault(measure, suite)
 
     def by_name(self) -> dict[str, float]:
-        """Raises ``ReportError`` where the values of one name measure two things."""
+        """Return the means; raise ``ReportError`` if the values of one name measure two things."""
         for (what, name), own in self._measures.items():
             if len(own) > 1:
                 described = " and ".join(f"{measure} of suite {quoted(suite)}" for measure, suite in own.items())
@@ -264,12 +263,12 @@ def _column(metric: str) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Tables of some versions of pandas hold texts in UTF-8."""
+    """Return the value with its surrogates escaped: tables of some versions of pandas hold texts in UTF-8."""
     return encodable(value) if isinstance(value, str) else value
 
 
 def _texts(names: str | int | Iterable[str | int] | None) -> tuple[str, ...] | None:
-    """Several names, each once, or one."""
+    """Return the names as texts, each once; None if none are given."""
     if names is None:
         return None
     return tuple(dict.fromkeys(map(str, [names] if isinstance(names, str | int) else names)))

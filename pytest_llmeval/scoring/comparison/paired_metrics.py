@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.comparison.differences import (
     has_limits,
     paired_difference,
 )
-from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, Movers, movers
+from pytest_llmeval.scoring.comparison.flipped_samples import LEAST_CHANGE, FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
@@ -46,7 +46,7 @@ Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
 
 _MAX_LISTED = 3
-_MAX_MOVERS = 1000
+_MAX_FLIPPED = 1000
 """Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""
 _DRAWS = 2000
 """Of a test of two models that is not exact: the least two-sided p-value is 0.001."""
@@ -86,7 +86,7 @@ class PairedMetric:
     num_unmeasured: int = 0
     num_lost: int = 0
     num_gained: int = 0
-    movers: Movers | None = None
+    movers: FlippedSamples | None = None
 
     @property
     def num_units(self) -> int:
@@ -206,7 +206,7 @@ def pair_metric(
     paired = _paired(metric, rows, difference, numbers, higher_is_better, margin)
     if isinstance(paired.paired, PairedValues):
         values = paired.paired.first, paired.paired.second
-        moved = movers(ids, *values, higher_is_better=higher_is_better, limit=_MAX_MOVERS)
+        moved = flipped_samples(ids, *values, higher_is_better=higher_is_better, limit=_MAX_FLIPPED)
         paired = replace(paired, movers=moved)
     return replace(
         paired,

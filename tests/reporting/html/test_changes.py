@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.summaries import compare_models
 from pytest_llmeval.reporting.writers.html.changes import Changes
-from pytest_llmeval.scoring.comparison.movers import movers
+from pytest_llmeval.scoring.comparison.flipped_samples import flipped_samples
 from tests.reporting.reports import make_record, make_report
 
 
@@ -105,7 +105,9 @@ def test_a_baseline_takes_precedence(model: str | None) -> None:
             suite="sums",
             model=model,
             metric=metric,
-            regression=regression(metric=metric, movers=movers(ids, before, [1.0, 0.0, 1.0], higher_is_better=True)),
+            regression=regression(
+                metric=metric, movers=flipped_samples(ids, before, [1.0, 0.0, 1.0], higher_is_better=True)
+            ),
         )
         for metric, before in (("brier", [9.0, 9.0, 9.0]), ("accuracy", [0.0, 0.0, 1.0]))
     ]

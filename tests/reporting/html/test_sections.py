@@ -26,11 +26,11 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.report.risk_curves import risk_curves
 from pytest_llmeval.reporting.writers.html import tables
-from pytest_llmeval.reporting.writers.html.changes import change_tables, gate_tables, movers_tables
-from pytest_llmeval.reporting.writers.html.page import problem_texts, verdict
-from pytest_llmeval.reporting.writers.html.tables import Table
+from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
+from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
+from pytest_llmeval.reporting.writers.html.tables import PageTable
 from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.movers import Mover, Movers
+from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.distribution import Distribution
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles
@@ -43,9 +43,9 @@ ONE = {"org/one": "one"}
 TWO = {"org/one": "one", "org/two": "two"}
 
 
-def by_title(tables: Iterable[Table]) -> dict[str, Table]:
+def by_title(tables: Iterable[PageTable]) -> dict[str, PageTable]:
     """The tables, each of them whole: as many alignments as headers, and cells in each row; a tone for each row."""
-    found: dict[str, Table] = {}
+    found: dict[str, PageTable] = {}
     for table in tables:
         assert table.title not in found
         assert {len(row) for row in table.rows} == {len(table.headers)} == {len(table.align)}
@@ -54,7 +54,7 @@ def by_title(tables: Iterable[Table]) -> dict[str, Table]:
     return found
 
 
-def cells(table: Table) -> list[list[str]]:
+def cells(table: PageTable) -> list[list[str]]:
     return [list(table.headers), *map(list, table.rows)]
 
 
@@ -83,7 +83,7 @@ def test_the_verdict_counts_and_names_five_of_the_gates_that_failed() -> None:
     suites = [of_suite("a"), of_suite("b", num_expected=2400, num_scored=2400, num_unscored=0)]
     passed = gate("passed", reason="well above")
     failed = [gate(name=f"accuracy >= 0.{place}", reason=f"found {place}", suite="a") for place in range(1, 8)]
-    found = verdict(
+    found = headline(
         report(suites, gates=(passed, *failed, gate("skipped")), seconds=1234.56, exit_code=1, created="some day"), ONE
     )
     assert found.text == "7 of 9 gates failed, 1 skipped; 3 of 2,440 samples could not be scored"
@@ -98,12 +98,12 @@ def test_the_verdict_counts_and_names_five_of_the_gates_that_failed() -> None:
 @pytest.mark.parametrize("count", [0, 1, 5, 6])
 def test_as_many_failed_gates_as_have_room_are_all_named(count: int) -> None:
     failed = tuple(gate(name=f"g{place}", reason="low", suite=None) for place in range(count))
-    found = verdict(report(gates=failed), ONE).failed
+    found = headline(report(gates=failed), ONE).failed
     assert found == [f"g{place}: low" for place in range(min(count, 5))] + ["and 1 more, see below"] * (count > 5)
 
 
 def test_a_failed_gate_of_several_models_says_which() -> None:
-    found = verdict(report(gates=(gate(model="org/two", reason="low\x1b"),)), TWO)
+    found = headline(report(gates=(gate(model="org/two", reason="low\x1b"),)), TWO)
     assert found.failed == ["boolq (two): accuracy >= 0.6: low\\x1b"]
 
 
@@ -469,7 +469,7 @@ def test_p_is_that_of_the_exact_two_sided_test_of_scipy() -> None:
 
 
 def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
-    moved = {"f1": Movers(num_worse=30, num_better=12, num_same=1268)}
+    moved = {"f1": FlippedSamples(num_worse=30, num_better=12, num_same=1268)}
     differences = {
         "accuracy": difference(3, 8, num_clusters=11, p_value=0.0304),
         "f1": difference(None, None, kind="mean", p_value=0.0125),
@@ -497,7 +497,7 @@ def test_changes_of_all_metrics_have_the_p_of_their_test() -> None:
 
 def test_nothing_was_compared() -> None:
     assert not [*change_tables(report(), ONE)]
-    movers = movers_tables(report(), ONE)
+    movers = flipped_tables(report(), ONE)
     assert not movers.main
     assert not movers.further
     assert not movers.num_left_out
@@ -505,14 +505,18 @@ def test_nothing_was_compared() -> None:
     assert [*by_title(change_tables(report(comparisons=(only_means,)), TWO))] == ["Against one"]
 
 
-def moved(num_worse: int, num_better: int, num_same: int = 5) -> Movers:
+def moved(num_worse: int, num_better: int, num_same: int = 5) -> FlippedSamples:
     """As many on each side as a report keeps."""
-    return Movers(
+    return FlippedSamples(
         num_worse=num_worse,
         num_better=num_better,
         num_same=num_same,
-        worse=tuple(Mover(id=f"w{n}", before=0.9, now=0.25, difference=-0.65) for n in range(min(num_worse, 10))),
-        better=tuple(Mover(id=f"b{n}\x1b", before=0.3, now=0.75, difference=0.45) for n in range(min(num_better, 10))),
+        worse=tuple(
+            FlippedSample(id=f"w{n}", before=0.9, now=0.25, difference=-0.65) for n in range(min(num_worse, 10))
+        ),
+        better=tuple(
+            FlippedSample(id=f"b{n}\x1b", before=0.3, now=0.75, difference=0.45) for n in range(min(num_better, 10))
+        ),
     )
 
 
@@ -523,7 +527,7 @@ def test_movers_with_what_became_worse_first() -> None:
         against_baseline("passed", regression(movers=moved(0, 0))),
         against_baseline("passed", regression(movers=None)),
     )
-    found = movers_tables(report(comparisons=(comparison,), gates=gates), TWO)
+    found = flipped_tables(report(comparisons=(comparison,), gates=gates), TWO)
     (first, second), (third,) = found.main, found.further
     assert [table.title for table in (first, second, third)] == [
         "sums (two): accuracy vs baseline: 10 samples worse, 11 better, 5 the same",
@@ -547,7 +551,7 @@ def test_movers_with_what_became_worse_first() -> None:
 
 def test_movers_by_which_samples_are_compared_come_first() -> None:
     comparison = compared({}, movers={"brier": moved(3, 1), "accuracy": moved(1, 2)})
-    found = movers_tables(report(comparisons=(comparison,)), TWO)
+    found = flipped_tables(report(comparisons=(comparison,)), TWO)
     assert [table.title.split()[1] for table in (*found.main, *found.further)] == ["accuracy", "brier"]
 
 
@@ -556,12 +560,12 @@ def test_main_metrics_of_all_suites_come_before_others_and_those_without_room_ar
         compared({}, suite=f"s{place}", movers={"accuracy": moved(1, 1), "f1": moved(2, 1)}) for place in range(21)
     )
     made = report(comparisons=comparisons)
-    found = movers_tables(made, TWO)
+    found = flipped_tables(made, TWO)
     assert [table.title.split()[:2] for table in found.main] == [[f"s{place}:", "accuracy"] for place in range(21)]
     assert [table.title.split()[:2] for table in found.further] == [[f"s{place}:", "f1"] for place in range(19)]
     assert found.num_left_out == 2
-    assert movers_tables(report(comparisons=comparisons[:20]), TWO).num_left_out == 0
-    many = movers_tables(report(comparisons=comparisons * 2), TWO)
+    assert flipped_tables(report(comparisons=comparisons[:20]), TWO).num_left_out == 0
+    many = flipped_tables(report(comparisons=comparisons * 2), TWO)
     assert (len(many.main), len(many.further), many.num_left_out) == (40, 0, 44)
 
 
@@ -694,7 +698,7 @@ def test_problems_are_said() -> None:
     assert not [*problem_texts(report())]
 
 
-def unscored(reasons: Iterable[str | None]) -> Table | None:
+def unscored(reasons: Iterable[str | None]) -> PageTable | None:
     found = tables.UnscoredReasons()
     for place, reason in enumerate(reasons):
         found.add(record(f"q{place}", status="unscored", reason=reason))

@@ -1,4 +1,4 @@
-"""Which samples changed: against the baseline where there is one, else against the session's first model."""
+"""What a page says of changes: gates, models against the first one, and which samples changed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from typing import Literal, TypeAlias
 from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, Report
+from pytest_llmeval.reporting.tables.cells import number, p_text
 from pytest_llmeval.reporting.tables.comparisons import (
     OUTCOMES,
-    Moved,
-    compared_movers,
-    comparison_cells,
-    gate_movers,
-    is_better,
-    movers_cells,
-    movers_heading,
-    p_text,
+    Flipped,
+    compared_flips,
+    comparison_tables,
+    flipped_heading,
+    flipped_table,
+    gate_flips,
+    gate_table,
+    has_improved,
+    ordered_gates,
 )
 from pytest_llmeval.reporting.tables.suites import named
-from pytest_llmeval.reporting.writers.html.tables import Table, printable_cells, samples_address, signed_difference
-from pytest_llmeval.reporting.writers.text_layout import number
+from pytest_llmeval.reporting.writers.html.tables import PageTable, printable_cells, samples_address, signed_difference
 from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.movers import LEAST_CHANGE, USUALLY_KEPT, Mover, Movers
+from pytest_llmeval.scoring.comparison.flipped_samples import (
+    LEAST_CHANGE,
+    USUALLY_KEPT,
+    FlippedSample,
+    FlippedSamples,
+)
 from pytest_llmeval.scoring.comparison.paired_metrics import flip_words
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
@@ -36,12 +42,12 @@ __all__ = [
     "Change",
     "Changes",
     "Direction",
-    "MoversTables",
+    "FlippedTables",
     "change_tables",
     "compared_metric",
+    "flipped_tables",
     "gate_tables",
     "gates_of_changes",
-    "movers_tables",
 ]
 
 
@@ -83,18 +89,20 @@ class Changes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was compared."""
+        """Tell whether nothing was compared."""
         return not self._moved and not self._metrics
 
     def read(self, record: Record) -> None:
+        """Remember the record's value if others are compared with it."""
         if self._first_models.get(record.suite) == record.model:
             for name in self._names.get(record.suite, ()):
                 if (value := value_of(record.score, name)) is not None:
                     self._first.setdefault((record.suite, name), {})[record.id] = value
 
     def of(self, record: Record) -> Change | None:
-        """None where the sample was not compared. Of a comparison with a baseline what is not known to have changed is
-        none too: a report keeps those that changed most.
+        """Return how the sample changed, or None if that is not known.
+
+        It is not known of a sample that was not compared. A comparison with a baseline keeps those that changed most.
         """
         for model in (record.model, None):
             if (moved := self._moved.get((record.suite, model))) is not None:
@@ -112,21 +120,21 @@ class Changes:
 
 
 def gates_of_changes(report: Report) -> list[GateResult]:
-    """Those whose comparison with a baseline says which samples changed: one for each suite and model."""
+    """Return the gates whose comparison with a baseline says which samples changed: one for each suite and model."""
     return [gate for gate, _ in _against_baseline(report).values()]
 
 
-def _against_baseline(report: Report) -> dict[tuple[str, str | None], tuple[GateResult, Movers]]:
-    """The gate and the movers of each suite and model by the metric that says most of a sample: accuracy first."""
-    found: dict[tuple[str, str | None], tuple[GateResult, Movers]] = {}
+def _against_baseline(report: Report) -> dict[tuple[str, str | None], tuple[GateResult, FlippedSamples]]:
+    """Map each suite and model to a gate and its samples, by the metric that says most of a sample: accuracy first."""
+    found: dict[tuple[str, str | None], tuple[GateResult, FlippedSamples]] = {}
     for one in sorted(report.gates, key=lambda gate: gate.metric != "accuracy"):
         if one.suite is not None and one.regression is not None and one.regression.movers is not None:
             found.setdefault((one.suite, one.model), (one, one.regression.movers))
     return found
 
 
-def _changes(moved: Movers) -> dict[str, Change]:
-    sides: Sequence[tuple[Direction, Sequence[Mover]]] = (("worse", moved.worse), ("better", moved.better))
+def _changes(moved: FlippedSamples) -> dict[str, Change]:
+    sides: Sequence[tuple[Direction, Sequence[FlippedSample]]] = (("worse", moved.worse), ("better", moved.better))
     return {
         one.id: Change(direction=direction, before=one.before, now=one.now)
         for direction, members in sides
@@ -135,24 +143,20 @@ def _changes(moved: Movers) -> dict[str, Change]:
 
 
 def compared_metric(one: Comparison) -> str | None:
-    """Which of the compared metrics says most of a sample."""
+    """Return which of the compared metrics says most of a sample."""
     names = list(one.movers)
     return "accuracy" if "accuracy" in names else next(iter(names), None)
 
 
-_MAX_MOVERS, _MAX_CHANGES_OPEN = 40, 30
+_MAX_FLIPPED, _MAX_CHANGES_OPEN = 40, 30
 
 
-def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Models against the first one, and how many samples each metric changed of, with its paired test."""
-    for headers, rows, meaning in comparison_cells(report.comparisons, names):
-        yield Table(
-            title=f"Against {headers[3]}",
-            headers=headers,
-            rows=rows,
-            align=["left", "left", "right", "right", *("value" for _ in headers[4:])],
-            notes=[f"Over the samples that both scored: {meaning}."],
-        )
+def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
+    """Yield models against the first one, and how many samples changed in each metric, with its paired test."""
+    for table, meaning in comparison_tables(report.comparisons, names):
+        table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first model has no intervals
+        note = f"Over the samples that both scored: {meaning}."
+        yield PageTable.of(table, f"Against {table.headers[3]}", notes=[note])
     better = report.better_by_suite()
     is_explained = False
     for became, title in _CHANGED.items():
@@ -160,7 +164,7 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
         rows = [row for one in report.comparisons for row in _flip_rows(one, better.get(one.suite, {}), names, became)]
         has_p = any(row[-1] for row in rows)
         if rows:
-            yield Table(
+            yield PageTable(
                 title=f"{title} ({len(rows)})" if len(rows) > _MAX_CHANGES_OPEN else title,
                 headers=("suite", "model", "metric", "n", *became_headers, "difference [95%]", "p"),
                 rows=rows,
@@ -172,46 +176,43 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoversTables:
-    """Which samples changed most: by gates and by the metric by which samples are compared; by the further ones."""
+class FlippedTables:
+    """Tables of samples that changed most: in the metrics of gates and of comparisons, and in further metrics."""
 
-    main: Sequence[Table]
-    further: Sequence[Table]
+    main: Sequence[PageTable]
+    further: Sequence[PageTable]
     num_left_out: int
 
 
-def movers_tables(report: Report, names: Mapping[str, str]) -> MoversTables:
-    """A table for each metric of a gate or a comparison, as many as a page can show."""
+def flipped_tables(report: Report, names: Mapping[str, str]) -> FlippedTables:
+    """Return a table for each metric of a gate or a comparison, as many as a page can show."""
     firsts, others = [], []
     for one in report.comparisons:
         main = compared_metric(one)
         firsts.append(replace(one, movers={name: own for name, own in one.movers.items() if name == main}))
         others.append(replace(one, movers={name: own for name, own in one.movers.items() if name != main}))
-    first = [*gate_movers(report.gates, names), *compared_movers(firsts, names)]
-    further = [*compared_movers(others, names)]
-    num_further = max(0, _MAX_MOVERS - len(first))
-    return MoversTables(
-        main=[_movers_table(moved) for moved in first[:_MAX_MOVERS]],
-        further=[_movers_table(moved) for moved in further[:num_further]],
-        num_left_out=max(0, len(first) + len(further) - _MAX_MOVERS),
+    first = [*gate_flips(report.gates, names), *compared_flips(firsts, names)]
+    further = [*compared_flips(others, names)]
+    num_further = max(0, _MAX_FLIPPED - len(first))
+    return FlippedTables(
+        main=[_flipped_table(one) for one in first[:_MAX_FLIPPED]],
+        further=[_flipped_table(one) for one in further[:num_further]],
+        num_left_out=max(0, len(first) + len(further) - _MAX_FLIPPED),
     )
 
 
-def _movers_table(moved: Moved) -> Table:
-    found = moved.movers
-    headers, rows = movers_cells(found)
+def _flipped_table(flipped: Flipped) -> PageTable:
+    found, table = flipped.samples, flipped_table(flipped)
     left_out = max(0, found.num_worse - USUALLY_KEPT), max(0, found.num_better - USUALLY_KEPT)
     shown = [*found.worse[:USUALLY_KEPT], *found.better[:USUALLY_KEPT]]
     notes = [f"and {left_out[0]:,} more that are worse, {left_out[1]:,} that are better: in the list of samples"]
-    return Table(
-        title=movers_heading(moved),
-        headers=headers,
-        rows=rows,
-        align=["left", "left", "right", "right", "right"],
-        tones=["bad" if row[0] == "worse" else "good" for row in rows],
+    return PageTable.of(
+        table,
+        flipped_heading(flipped),
+        tones=["bad" if row[0] == "worse" else "good" for row in table.rows],
         notes=notes if any(left_out) else [],
         is_folded=True,
-        links={1: [samples_address(sample=one.id, of=moved.suite, by=moved.model) for one in shown]},
+        links={1: [samples_address(sample=one.id, of=flipped.suite, by=flipped.model) for one in shown]},
     )
 
 
@@ -232,7 +233,7 @@ _TESTED_HOW = (
 def _flip_rows(
     one: Comparison, better: Mapping[str, str], names: Mapping[str, str], became: tuple[str, str]
 ) -> Iterator[list[str]]:
-    """The metrics by which samples ``became`` this, and not those that say how far a judge is to be trusted."""
+    """Yield the metrics by which samples ``became`` this, without those that say how far a judge is to be trusted."""
     for metric, found in one.differences.items():
         known = definition(metric, better)
         if not known.in_terminal or (is_of_trust(metric) and metric.startswith("judge.")):
@@ -250,15 +251,15 @@ def _flip_rows(
         yield printable_cells(one.suite, model, metric, f"{found.n:,}", *counts, difference, shown)
 
 
-def _changed(found: Difference, moved: Movers | None, higher_is_better: bool | None) -> tuple[int, int] | None:
-    """How many samples became worse, and better; None where that is not known."""
+def _changed(found: Difference, moved: FlippedSamples | None, higher_is_better: bool | None) -> tuple[int, int] | None:
+    """Return how many samples became worse, and better, or None if that is not known."""
     if found.num_gained is not None and found.num_lost is not None and higher_is_better is not None:
         return (found.num_lost, found.num_gained) if higher_is_better else (found.num_gained, found.num_lost)
     return None if moved is None else (moved.num_worse, moved.num_better)
 
 
 def _two_sided(found: Difference) -> float | None:
-    """Its p-value; of a report from before there was one, that of proportions."""
+    """Return the p-value of a difference; an older report has none, and there it is that of proportions."""
     if found.p_value is None and found.is_of_flips:
         return mcnemar(found.num_lost or 0, found.num_gained or 0).p_two_sided
     return found.p_value
@@ -267,12 +268,12 @@ def _two_sided(found: Difference) -> float | None:
 _MAX_GATES_OPEN = 10
 
 
-def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
-    """Every gate, what failed first; then the numbers of those against a baseline.
+def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
+    """Yield every gate, what failed first; then the numbers of those against a baseline.
 
-    Where there are many, those that did not fail are folded, by their outcome.
+    If there are many, those that did not fail are folded, by their outcome.
     """
-    ordered = sorted(report.gates, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
+    ordered = ordered_gates(report.gates)
     if len(ordered) <= _MAX_GATES_OPEN:
         yield from _gate_table("Gates", ordered, report, names)
     else:
@@ -284,12 +285,14 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
                 yield from _gate_table(f"{len(found):,} {outcome}", found, report, names, is_folded=True)
     tested = [(one, one.regression) for one in ordered if one.regression is not None]
     if tested:
-        yield Table(
+        yield PageTable(
             title="Against the baseline",
             headers=_TESTED,
             rows=[
                 printable_cells(
-                    _found_of(one), _suite_of(one, names), *_regression_cells(found, is_better=is_better(one))
+                    "improved" if one.outcome != "failed" and has_improved(one) else one.outcome,
+                    "" if one.suite is None else named(one.suite, one.model, names),
+                    *_regression_cells(found, is_better=has_improved(one)),
                 )
                 for one, found in tested
             ],
@@ -306,23 +309,15 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[Table]:
 
 def _gate_table(
     title: str, gates: Sequence[GateResult], report: Report, names: Mapping[str, str], *, is_folded: bool = False
-) -> Iterator[Table]:
+) -> Iterator[PageTable]:
     if gates:
-        yield Table(
-            title=title,
-            headers=("outcome", "suite", "gate", "what was found"),
-            rows=[
-                printable_cells(one.outcome, _suite_of(one, names), one.name, "; ".join(_said(one))) for one in gates
-            ],
-            align=["left"] * 4,
-            tones=[{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates],
-            is_folded=is_folded,
-            links={1: _addresses(gates, report)},
-        )
+        tones = [{"failed": "bad", "passed": "good"}.get(one.outcome, "") for one in gates]
+        links = {1: _addresses(gates, report)}
+        yield PageTable.of(gate_table(gates, names), title, tones=tones, is_folded=is_folded, links=links)
 
 
 def _addresses(gates: Sequence[GateResult], report: Report) -> list[str]:
-    """The samples that each gate is about: those that became worse, where it is by this gate that the page knows."""
+    """Return where each gate's samples are shown: those that became worse, if the page knows them from this gate."""
     known = {id(one) for one in gates_of_changes(report)}
     return ["" if one.suite is None else _address_of(one, is_listed=id(one) in known) for one in gates]
 
@@ -331,10 +326,6 @@ def _address_of(one: GateResult, *, is_listed: bool) -> str:
     is_worse = is_listed and one.regression is not None and one.regression.num_worse
     change = "worse" if is_worse else None
     return samples_address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
-
-
-def _found_of(one: GateResult) -> str:
-    return "improved" if one.outcome != "failed" and is_better(one) else one.outcome
 
 
 _TESTED = (
@@ -350,14 +341,6 @@ _TESTED = (
     "better",
     "smallest drop",
 )
-
-
-def _suite_of(one: GateResult, names: Mapping[str, str]) -> str:
-    return "" if one.suite is None else named(one.suite, one.model, names)
-
-
-def _said(one: GateResult) -> Sequence[str]:
-    return one.reason, *one.notes
 
 
 def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:

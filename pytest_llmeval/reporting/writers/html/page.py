@@ -25,24 +25,24 @@ from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.risk_curves import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.tables.comparisons import gate_name
-from pytest_llmeval.reporting.tables.suites import metrics_shown, selection_text, short_model_names, suite_row
-from pytest_llmeval.reporting.terminal.summary import model_texts
+from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts
+from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html import tables
-from pytest_llmeval.reporting.writers.html.changes import change_tables, gate_tables, movers_tables
+from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
 
-__all__ = ["GENERATOR", "Verdict", "problem_texts", "verdict", "write_html"]
+__all__ = ["GENERATOR", "Headline", "headline", "problem_texts", "write_html"]
 
 
 GENERATOR = "pytest-llmeval-suites"
-"""By which a page is known as one of ours."""
+"""The name by which a page is known as one of ours."""
 
 _MAX_FORESTS = 12
-"""Of metrics beside the main ones."""
+"""How many figures are drawn of metrics beside the main ones."""
 _OTHERS = "-others"
 _MARK = "<!-- samples -->"
-"""Where the template leaves off for the samples, which are not held in memory."""
+"""Marks where the template leaves off for the samples, which are not held in memory."""
 
 
 def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> None:
@@ -66,7 +66,7 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
 
 
 def _folder(path: Path) -> Path | None:
-    """Where there is room for what the page is made of: beside it, unless it is a pipe."""
+    """Return a folder with room for what the page is made of: beside it, or None if it is a pipe."""
     return path.resolve().parent if path.is_file() or not path.exists() else None
 
 
@@ -79,14 +79,14 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         generator=f"{GENERATOR} {version(GENERATOR)}",
         policy=_policy(),
         style=_resource("page.css"),
-        verdict=verdict(report, names),
+        verdict=headline(report, names),
         gates=list(gate_tables(report, names)),
         suites=list(tables.suite_tables(report, names)),
         averages=list(tables.average_texts(report, names)),
         counts=list(tables.suite_counts(report, names)),
         categories=list(tables.categories_tables(report, names)),
         changes=list(change_tables(report, names)),
-        movers=movers_tables(report, names),
+        flipped=flipped_tables(report, names),
         calibration=list(tables.calibration_tables(report, names, risks.curves())),
         price=list(tables.price_tables(report, names)),
         problems=list(problem_texts(report)),
@@ -101,9 +101,9 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
 
 
 def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None]:
-    """The report's figures by kind, the less important ones as ``forest-others`` and ``price-others``.
+    """Return the report's figures by kind, and why there are none, or not all.
 
-    And why there are none, or not all.
+    The less important ones have the kinds ``forest-others`` and ``price-others``.
     """
     drawn: dict[str, list[_Drawn]] = {}
     notes: list[str] = []
@@ -145,7 +145,7 @@ class _Drawn:
 
 
 def _fold_single_prices(drawn: dict[str, list[_Drawn]]) -> None:
-    """Where a figure compares several suites, those of one alone are further ones."""
+    """Make the figures of one suite further ones if another figure compares several suites."""
     single = [figure for figure in drawn.get("price", ()) if figure.num_suites == 1]
     if single and len(single) < len(drawn["price"]):
         drawn["price"] = [figure for figure in drawn["price"] if figure.num_suites > 1]
@@ -153,12 +153,12 @@ def _fold_single_prices(drawn: dict[str, list[_Drawn]]) -> None:
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What numbers in columns stand for, for the script, and for the choices of its filters."""
+    """Return what numbers in columns stand for: for the choices of the page's filters, and for its script as JSON."""
     return {**names, "json": base64.b64encode(json.dumps(names).encode("ascii")).decode("ascii")}
 
 
 def _policy() -> str:
-    """Nothing but the script and the style sheet as they stand here, and no way to make more of text."""
+    """Return a policy that allows only the script and the style sheet as they are, and no way to make more of text."""
     parts = [
         "default-src 'none'",
         f"script-src {_hash('page.js')}",
@@ -196,8 +196,11 @@ _MAX_FAILED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """``tone`` is ``bad``, ``good`` or empty, where nothing was decided. ``failed`` are the gates that failed first."""
+class Headline:
+    """What a page says first.
+
+    ``tone`` is ``bad``, ``good``, or empty if nothing was decided. ``failed`` are the first gates that failed.
+    """
 
     text: str
     tone: str
@@ -205,8 +208,8 @@ class Verdict:
     facts: Sequence[str]
 
 
-def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
-    """What a reader has to know first: what failed, else that nothing did; then when, how long and of what."""
+def headline(report: Report, names: Mapping[str, str]) -> Headline:
+    """Return what a reader has to know first: what failed, or that nothing did; then when, how long and of what."""
     outcomes = Counter(gate.outcome for gate in report.gates)
     num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
     parts, tone = [], ""
@@ -247,7 +250,7 @@ def verdict(report: Report, names: Mapping[str, str]) -> Verdict:
     lines = [f"{gate_name(one, names, separator=': ')}: {one.reason}" for one in failed[:_MAX_FAILED]]
     if len(failed) > _MAX_FAILED:
         lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
-    return Verdict(
+    return Headline(
         text=text[0].upper() + text[1:],
         tone=tone,
         failed=[printable(line) for line in lines],
@@ -260,9 +263,5 @@ def _counted(count: int, what: str) -> str:
 
 
 def problem_texts(report: Report) -> Iterator[str]:
-    """What makes the numbers incomplete."""
-    if (selection := selection_text(report)) is not None:
-        yield printable(selection)
-    if report.stopped:
-        yield printable(f"stopped early ({report.stopped}): these numbers cover only what had run")
-    yield from map(printable, report.problems)
+    """Say what makes the numbers incomplete."""
+    yield from map(printable, (*incomplete_texts(report), *report.problems))

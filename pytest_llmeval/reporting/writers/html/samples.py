@@ -1,8 +1,8 @@
 """The samples of a page: an index of all of them by columns, and their texts in compressed chunks, read on demand.
 
 Records are read twice and never held: first for what decides where a sample stands and whether its texts are in the
-page, then for what is written. Of each sample some twenty bytes stay in memory; of
-one that others are compared with its value too.
+page, then for what is written. Some twenty bytes of each sample stay in memory, and the value of a sample that others
+are compared with.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = ["CHUNK_RECORDS", "MAX_TEXT_BYTES", "PageSamples", "page_samples"]
 
 CHUNK_RECORDS = 250
 MAX_TEXT_BYTES = 52_000_000
-"""Of all chunks as they stand in the page: with the index of 100,000 samples, it stays within 64 MB."""
+"""Bytes of all chunks as they stand in the page: with the index of 100,000 samples, it stays within 64 MB."""
 
 STATUSES = ("unscored", "wrong", "scored", "correct")
 DIRECTIONS = ("", "worse", "better", "same")
-"""What the numbers in the columns ``status`` and ``change`` stand for."""
+"""Meanings of the numbers in the columns ``status`` and ``change``."""
 
 _MAX_TEXT = 200_000
 """Characters of one text of a sample."""
 _MAX_SNIPPET, _MAX_ANSWER = 80, 40
 _MAX_METRICS = 16
-"""Columns of values, by which samples are sorted and filtered; an opened sample shows all of its values."""
+"""How many columns of values there are to sort and filter by; an opened sample shows all of its values."""
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 
@@ -56,9 +56,10 @@ _SEED = 20_251
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSamples:
-    """``names`` are what numbers in columns stand for, ``columns`` and ``chunks`` zlib streams of JSON in base64.
+    """The samples of a page, as it holds them.
 
-    A chunk holds ``CHUNK_RECORDS`` of the samples whose texts are ``kept``, in the order of the columns, the last one
+    ``names`` are what numbers in columns stand for, ``columns`` and ``chunks`` zlib streams of JSON in base64. A chunk
+    holds ``CHUNK_RECORDS`` of the samples whose texts are ``kept``, in the order of the columns, the last one
     the rest. ``num_left_out`` samples have no texts in the page.
     """
 
@@ -81,7 +82,7 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Overview:
-    """What the first reading finds of each record, by its place in the report; ``sizes`` are characters of text."""
+    """Findings of the first reading on each record, by its place in the report; ``sizes`` are characters of text."""
 
     suites: _Numbers
     models: _Numbers
@@ -100,14 +101,14 @@ class _Overview:
         self.sizes.append(_size(record))
 
     def order(self) -> Sequence[int]:
-        """Places by suite, category and model; within these as they stand."""
+        """Return the places by suite, category and model; within these as they stand."""
         places = range(len(self.suite))
         return array(
             "L", sorted(places, key=lambda place: (self.suite[place], self.category[place], self.model[place]))
         )
 
     def kept(self, room: float) -> bytearray:
-        """For each place whether its texts are kept, of ``room`` characters in all.
+        """Return for each place whether its texts are kept, with ``room`` characters in all.
 
         Unscored samples come first, then those that changed and wrong ones, each group in an order of its own that is
         drawn by a seed; then a draw of the others.
@@ -146,9 +147,9 @@ def page_samples(
     folder: Path | None = None,
     readers: Sequence[Callable[[Record], None]] = (),
 ) -> Iterator[PageSamples]:
-    """What the page has of the report's samples, until the block is left: chunks lie in a temporary file.
+    """Return what the page has of the report's samples, until the block is left: chunks lie in a temporary file.
 
-    ``limit`` is for the bytes of all chunks. The file is in ``folder``, without one in the system's own for such files.
+    ``limit`` is for the bytes of all chunks. The file is in ``folder``, or in the system's folder for such files.
     ``readers`` are given each record too, while it is at hand. Raises ``ReportError`` for a record that cannot be read,
     and ``OSError``.
     """
@@ -174,7 +175,7 @@ def page_samples(
 
 
 def _room(report: Report, overview: _Overview, order: Sequence[int], limit: int) -> float:
-    """How many characters of text about fill ``limit`` bytes, from some chunks that are compressed to find out."""
+    """Return how many characters of text about fill ``limit`` bytes, found by compressing some chunks."""
     total = sum(overview.sizes)
     if total <= limit:
         return total
@@ -233,7 +234,7 @@ def _written(
 
 
 def _metrics(report: Report) -> list[str]:
-    """Those that tables show first, then others that samples may have values of."""
+    """Return the metrics that tables show first, then others that samples may have values of."""
     shown = dict.fromkeys(name for suite in report.suites for name in metrics_shown([suite_row(suite, {})]))
     means = dict.fromkeys(name for suite in report.suites for name in suite.distributions)
     made = dict.fromkeys(part for name in shown if name not in means for part in made_of(name))
@@ -275,7 +276,7 @@ class _Columns:
 
 
 def _snippet(record: Record) -> str:
-    """The beginning of what was asked, in one line; the end of a prompt that stands alone, where its question is."""
+    """Return the beginning of the question in one line; of a prompt without a question its end, where that stands."""
     if record.question:
         return _in_one_line(record.question, _MAX_SNIPPET)
     text = as_text(record.prompt)[-4 * _MAX_SNIPPET :] if record.prompt is not None else record.output or ""
@@ -284,7 +285,7 @@ def _snippet(record: Record) -> str:
 
 
 def _in_one_line(text: str, limit: int) -> str:
-    """Its beginning, in which a line's end is a space; other control characters stay to be seen."""
+    """Return the beginning of a text, with spaces for line ends; other control characters are shown as escapes."""
     return shortened(printable(_SPACES.sub(" ", text[: 4 * limit]).strip(" ")), limit=limit)
 
 
@@ -316,7 +317,7 @@ class _Column:
 
 
 def _number(value: float) -> str:
-    """Nine digits; null for what JSON cannot hold."""
+    """Return the number with nine digits; null if JSON cannot hold it."""
     return f"{value:.9g}" if math.isfinite(value) else "null"
 
 
@@ -327,7 +328,7 @@ def _chunk(records: Sequence[Record]) -> str:
 
 
 def _shown(record: Record) -> dict[str, JSON]:
-    """An opened sample: its texts by name, its options and its values, all safe to be shown."""
+    """Return what an opened sample shows: its texts by name, its options and its values, all safe to be shown."""
     texts: list[JSON] = [
         [printable(name), _bounded(text)]
         for name, text in sample_fields(record, prompt=True, whole=True, options=False)
@@ -358,7 +359,7 @@ def _shown(record: Record) -> dict[str, JSON]:
 
 
 def _finite(value: float) -> JSON:
-    """With nine digits; None for what JSON cannot hold."""
+    """Return the number with nine digits; None if JSON cannot hold it."""
     if not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.9g}")

@@ -17,23 +17,23 @@ from pytest_llmeval.text.redaction import describe
 __all__ = ["figure_lines", "figures_folder"]
 
 _MARK = "pytest-llmeval: of the Markdown report beside this folder, and removed with its figure"
-"""In files that are ours to remove: ``llmeval plot`` writes others, perhaps into the same folder."""
+"""Marks the files that are ours to remove: ``llmeval plot`` writes others, perhaps into the same folder."""
 _HEAD_BYTES = 512
 
 _log = logging.getLogger(__name__)
 
 
 def figures_folder(path: Path) -> Path:
-    """``out_figures`` beside ``out.md``."""
+    """Return ``out_figures`` beside ``out.md``."""
     return path.with_name(f"{path.stem}_figures")
 
 
 def figure_lines(report: Report, path: Path) -> list[str]:
     """Write the figures of the report at ``path``, and return the lines that show them.
 
-    None where matplotlib is not installed, or the report has no figures, or is not written to a file of this suffix.
-    Files of an earlier run are removed. What goes wrong is said in the lines: the report is worth more than its
-    figures.
+    There are none if matplotlib is not installed, if the report has no figures, or if it is not written to a file that
+    ends in ``.md``. Files of an earlier run are removed. The lines say what went wrong: the report is worth more than
+    its figures.
     """
     if path.suffix.lower() != ".md" or (path.exists() and not path.is_file()):
         return []
@@ -50,7 +50,7 @@ def figure_lines(report: Report, path: Path) -> list[str]:
 
 
 def _written(report: Report, folder: Path) -> tuple[list[str], set[str]]:
-    """The lines of the figures, and the names of their files."""
+    """Write the figures, and return their lines and the names of their files."""
     from pytest_llmeval.reporting.figures.image_files import ON_ANY_PAGE, write_figure
 
     lines: list[str] = []
@@ -84,7 +84,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 
 
 def _ours(folder: Path) -> Iterator[Path]:
-    """Files with our mark."""
+    """Yield the files with our mark."""
     for file in sorted(folder.glob("*.svg")):
         if file.is_file() and not file.is_symlink():
             with file.open("rb") as opened:

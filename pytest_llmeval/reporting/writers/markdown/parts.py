@@ -1,4 +1,4 @@
-"""Shortens a text of parts: the least important units are left out and counted."""
+"""Tables of Markdown, and a text of parts that can be shortened: the least important units are left out and counted."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_llmeval.reporting.tables.cells import Table
 from pytest_llmeval.text.escaping import markdown_text
 
-__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "table", "whole", "within"]
+__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "markdown_table", "whole", "within"]
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
-    """The lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped.
-
-    ``align`` is ``left`` or ``right`` for each column.
-    """
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped."""
     yield ""
     yield _row(headers)
-    yield f"| {' | '.join('---' if side == 'left' else '---:' for side in align)} |"
+    yield f"| {' | '.join('---:' if side == 'right' else '---' for side in align)} |"
     yield from map(_row, rows)
     yield ""
 
@@ -51,16 +49,14 @@ class Part:
     @classmethod
     def table(
         cls,
-        headers: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        align: Sequence[str],
+        table: Table,
         urgency: int | Sequence[int],
         what: str,
         *,
         heading: str | None = None,
     ) -> Part:
         """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
-        before, head, rule, *lines, after = table(headers, rows, align)
+        before, head, rule, *lines, after = markdown_table(table.headers, table.rows, table.align)
         each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
         units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
         if units:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,36 +16,42 @@ from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.report.served import fingerprint_texts
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import records_at
+from pytest_llmeval.reporting.tables.cells import Table
 from pytest_llmeval.reporting.tables.comparisons import (
-    MAX_MOVED,
-    OUTCOMES,
-    Moved,
-    compared_movers,
-    comparison_cells,
-    count_line,
-    distribution_cells,
-    gate_movers,
-    movers_cells,
-    movers_heading,
+    MAX_FLIPPED,
+    Flipped,
+    compared_flips,
+    comparison_tables,
+    flipped_heading,
+    flipped_table,
+    gate_counts,
+    gate_flips,
+    gate_table,
+    ordered_gates,
 )
-from pytest_llmeval.reporting.tables.samples import option_texts
-from pytest_llmeval.reporting.tables.session import latency_cells, per_sample_cells, store_texts
+from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
+from pytest_llmeval.reporting.tables.session import (
+    incomplete_texts,
+    latency_table,
+    model_texts,
+    per_sample_table,
+    store_texts,
+)
 from pytest_llmeval.reporting.tables.suites import (
-    Row,
+    averages_of,
     category_section,
     count_texts,
+    distribution_table,
     grouped,
     mean_texts,
-    metric_cells,
+    metric_table,
     metrics_shown,
     named,
-    selection_text,
     short_model_names,
     suite_name,
     suite_row,
     unlike_texts,
 )
-from pytest_llmeval.reporting.terminal.summary import model_texts
 from pytest_llmeval.reporting.writers.markdown.figures import figure_lines
 from pytest_llmeval.reporting.writers.markdown.parts import (
     DETAILS,
@@ -53,7 +60,7 @@ from pytest_llmeval.reporting.writers.markdown.parts import (
     NUMBERS,
     OTHERS,
     Part,
-    table,
+    markdown_table,
     whole,
     within,
 )
@@ -62,7 +69,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["Questions", "markdown_distribution", "markdown_summary", "write_markdown"]
+__all__ = ["markdown_distribution", "markdown_summary", "sample_markdown", "write_markdown"]
 
 
 _MAX_UNSCORED = 1000
@@ -74,7 +81,7 @@ def write_markdown(report: Report, path: Path) -> None:
 
     Raises ``ReportError``.
     """
-    questions, unscored = Questions(report), _Unscored(_MAX_UNSCORED)
+    questions, unscored = _Questions(report), _Unscored(_MAX_UNSCORED)
     for record in report.records:
         unscored.add(record)
         questions.add(record)
@@ -84,9 +91,9 @@ def write_markdown(report: Report, path: Path) -> None:
 
 
 def markdown_summary(report: Report, *, limit: int | None = None) -> str:
-    """The models, gates, problems, what could not be scored, and suites with their categories; not every question.
+    """Return models, gates, problems, what could not be scored, and suites with their categories; not every question.
 
-    ``limit`` is the number of characters that there may be: what failed is kept first, and what is left out counted.
+    ``limit`` is the number of characters that there may be: what failed is kept first, and what is left out is counted.
     """
     unscored = _Unscored(_MAX_UNSCORED_IN_SUMMARY)
     for record in report.records:
@@ -111,7 +118,7 @@ class _Unscored:
 
 
 def _parts(
-    report: Report, unscored: _Unscored, questions: Questions | None, figures: Sequence[str] = ()
+    report: Report, unscored: _Unscored, questions: _Questions | None, figures: Sequence[str] = ()
 ) -> Iterator[Part]:
     names = short_model_names(report)
     yield Part.of(_head(report), HEAD)
@@ -120,26 +127,21 @@ def _parts(
     yield from _problems(report, unscored)
     yield Part.of(["## Suites"], HEAD)
     for group in grouped([suite_row(suite, names) for suite in report.suites]):
-        yield Part.table(*_metrics("suite", group), NUMBERS, "suite")
+        yield Part.table(metric_table("suite", group, metrics_shown(group)), NUMBERS, "suite")
     yield Part.of(_averages(report, names), NUMBERS)
-    for headers, rows, meaning in comparison_cells(report.comparisons, names, has_p=True):
-        heading = f"Against {markdown_text(headers[3])}, over the samples that both scored: {meaning}"
-        align = ["left", "left", "right", *("left" for _ in headers[3:])]
-        yield Part.table(headers, rows, align, NUMBERS, "comparison", heading=heading)
-    headers, rows = per_sample_cells(report, names)
-    align = ["left", *("right" for _ in headers[1:])]
-    yield Part.table(headers, rows, align, NUMBERS, "row", heading="A sample took, in the mean:")
+    for table, meaning in comparison_tables(report.comparisons, names, has_p=True):
+        heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
+        yield Part.table(table, NUMBERS, "comparison", heading=heading)
+    yield Part.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
     yield Part.of(figures, DETAILS)
-    yield from _movers([*gate_movers(report.gates, names), *compared_movers(report.comparisons, names)])
+    yield from _flipped([*gate_flips(report.gates, names), *compared_flips(report.comparisons, names)])
     sections = (
         _suite(suite, names, None if questions is None else questions.lines(place))
         for place, suite in enumerate(report.suites)
     )
     yield Part((), ((DETAILS, lines) for lines in sections), "suite by its categories", "suites by their categories")
     if questions is not None:
-        headers, rows = latency_cells(report.suites, names)
-        align = ["left", *("right" for _ in headers[1:])]
-        yield Part.table(headers, rows, align, DETAILS, "row", heading="## Time")
+        yield Part.table(latency_table(report.suites, names), DETAILS, "row", heading="## Time")
         yield Part.of(markdown_distribution(report), DETAILS)
 
 
@@ -149,67 +151,58 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
     yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
-    if (selection := selection_text(report)) is not None:
-        yield f"{markdown_text(f'{selection[0].upper()}{selection[1:]}')}."
-        yield ""
-    if report.stopped:
-        yield f"Stopped early ({markdown_text(report.stopped)}): these numbers cover only what had run."
-        yield ""
-    for text in (*store_texts(report), *fingerprint_texts([*report.models, *report.judges])):
+    served = fingerprint_texts([*report.models, *report.judges])
+    for text in (*incomplete_texts(report), *store_texts(report), *served):
         yield markdown_text(f"{text[0].upper()}{text[1:]}.")
         yield ""
 
 
 def markdown_distribution(report: Report) -> Iterator[str]:
-    """How samples' values are spread: nothing where all metrics are of zeros and ones."""
-    headers, rows = distribution_cells(report.suites, short_model_names(report))
-    if rows:
+    """Yield how samples' values are spread, or nothing if all metrics are of zeros and ones."""
+    table = distribution_table(report.suites, short_model_names(report))
+    if table.rows:
         yield "## Distribution of metrics over samples"
-        yield from table(headers, rows, ["left", "left", *("right" for _ in headers[2:])])
+        yield from markdown_table(table.headers, table.rows, table.align)
 
 
-def _movers(found: Sequence[Moved]) -> Iterator[Part]:
+def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
+    """Yield the sample as lines of Markdown, its texts in fenced blocks that they cannot close."""
+    yield f"### {markdown_text(sample_heading(record))}"
+    for name, text in sample_fields(record, prompt=prompt, whole=whole):
+        shown = printable(text if whole else cut_field(name, text), keep="\n")
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+        yield from ("", f"**{markdown_text(name)}**", "", fence, shown, fence)
+    yield ""
+
+
+def _flipped(found: Sequence[Flipped]) -> Iterator[Part]:
     if not found:
         return
-    sections = (_moved(one) for one in found[:MAX_MOVED])
+    sections = (_flipped_lines(one) for one in found[:MAX_FLIPPED])
     yield Part(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric of these")
-    if len(found) > MAX_MOVED:
-        yield Part.of([f"… and {len(found) - MAX_MOVED:,} more, all in the JSON report", ""], DETAILS)
+    if len(found) > MAX_FLIPPED:
+        yield Part.of([f"… and {len(found) - MAX_FLIPPED:,} more, all in the JSON report", ""], DETAILS)
 
 
-def _moved(one: Moved) -> Iterator[str]:
-    headers, rows = movers_cells(one.movers)
+def _flipped_lines(one: Flipped) -> Iterator[str]:
+    table = flipped_table(one)
     yield ""
-    yield markdown_text(movers_heading(one))
-    yield from table(headers, rows, ["left", "left", "right", "right", "right"])
+    yield markdown_text(flipped_heading(one))
+    yield from markdown_table(table.headers, table.rows, table.align)
 
 
 def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[Part]:
-    yield Part.of(["## Gates", "", count_line(results)], HEAD)
-    ordered = sorted(results, key=lambda result: (OUTCOMES.index(result.outcome), result.kind))
-    rows = (
-        (
-            result.outcome,
-            "" if result.suite is None else named(result.suite, result.model, names),
-            result.name,
-            "; ".join((result.reason, *result.notes)),
-        )
-        for result in ordered
-    )
+    yield Part.of(["## Gates", "", gate_counts(results)], HEAD)
+    ordered = ordered_gates(results)
     urgency = [FAILURES if result.outcome == "failed" else OTHERS for result in ordered]
-    yield Part.table(("outcome", "suite", "gate", "what was found"), rows, ["left"] * 4, urgency, "gate")
-
-
-def _metrics(heading: str, rows: Sequence[Row]) -> tuple[list[str], list[list[str]], list[str]]:
-    return metric_cells(heading, rows, metrics_shown(rows))
+    yield Part.table(gate_table(ordered, names), urgency, "gate")
 
 
 def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     for averages in report.averages:
         over = named("suites", averages.model, names)
-        for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
-            if means := ", ".join(mean_texts(metrics, parts=parts)):
-                yield f"- {kind} average over {markdown_text(over)}: {markdown_text(means)}"
+        for kind, means in averages_of(averages):
+            yield f"- {kind} average over {markdown_text(over)}: {markdown_text(', '.join(means))}"
         for text in unlike_texts(averages):
             yield f"- {markdown_text(text)}"
     yield ""
@@ -221,14 +214,15 @@ def _problems(report: Report, unscored: _Unscored) -> Iterator[Part]:
         yield Part(("## Problems", ""), ((FAILURES, line) for line in lines), "problem")
     if unscored.num_samples:
         heading = f"## Could not be scored: {unscored.num_samples:,}"
-        yield Part.table(("sample", "reason"), unscored.rows, ["left", "left"], FAILURES, "sample", heading=heading)
+        table = Table(headers=("sample", "reason"), rows=unscored.rows, align=["left", "left"])
+        yield Part.table(table, FAILURES, "sample", heading=heading)
         if unscored.num_samples > len(unscored.rows):
             more = unscored.num_samples - len(unscored.rows)
             yield Part.of([f"… and {more:,} more, all in the JSON report", ""], FAILURES)
 
 
 def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str] | None) -> Iterator[str]:
-    """The suite's counts, its categories, and every question where they are asked for."""
+    """Yield the suite's counts, its categories, and every question if they are asked for."""
     counts = ", ".join(count_texts(suite))
     if questions is None and len(suite.categories) < 2 and not counts:
         return
@@ -241,7 +235,9 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
         yield f"Counts: {markdown_text(counts)}"
         yield ""
     if len(suite.categories) > 1:
-        yield from table(*_metrics("category", category_section(suite, names).rows))
+        rows = category_section(suite, names).rows
+        table = metric_table("category", rows, metrics_shown(rows))
+        yield from markdown_table(table.headers, table.rows, table.align)
         if means := ", ".join(mean_texts(suite.macro, parts="category")):
             yield f"Macro average over categories: {markdown_text(means)}"
             yield ""
@@ -255,7 +251,7 @@ _MAX_OPTIONS = 1000
 
 
 @dataclass(slots=True)
-class _Table:
+class _QuestionTable:
     """Where the questions of a suite stand among the records, and what columns their table has."""
 
     places: array[int] = field(default_factory=lambda: array("Q"))
@@ -263,28 +259,28 @@ class _Table:
     has_options: bool = False
 
 
-class Questions:
+class _Questions:
     """The questions of each suite, once all records have been added in their order."""
 
     def __init__(self, report: Report) -> None:
         self._records = report.records
         self._compared = compared_models(report)
         self._suites = {group_of_suite(suite, self._compared): place for place, suite in enumerate(report.suites)}
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, _QuestionTable] = {}
         self._num_added = 0
 
     def add(self, record: Record) -> None:
         """Add a question to the table of its suite on its model; one of a suite that the report lacks is left out."""
         suite = self._suites.get(group_of_record(record, self._compared))
         if suite is not None:
-            own = self._tables.setdefault(suite, _Table())
+            own = self._tables.setdefault(suite, _QuestionTable())
             own.places.append(self._num_added)
             own.names.update(dict.fromkeys(record.values))
             own.has_options = own.has_options or bool(option_texts(record, limit=_MAX_OPTION))
         self._num_added += 1
 
     def lines(self, suite: int) -> Iterator[str]:
-        """The table of the suite at this place; nothing where it has no questions."""
+        """Yield the table of the suite at this place, or nothing if it has no questions."""
         if (found := self._tables.get(suite)) is None:
             return
         names = _columns(found.names)
@@ -295,7 +291,7 @@ class Questions:
             [*_texts(record)[: len(headers)], *(_value(record.values.get(name)) for name in names)]
             for record in records
         )
-        yield from table([*headers, *names], rows, align)
+        yield from markdown_table([*headers, *names], rows, align)
 
 
 def _texts(record: Record) -> list[str]:
@@ -305,7 +301,7 @@ def _texts(record: Record) -> list[str]:
 
 
 def _columns(names: Iterable[str]) -> list[str]:
-    """The values that the summary tells of; of a suite whose values only make up others (a perplexity), all of them."""
+    """Return the values that the summary shows; all if they only make up others, as those of a perplexity do."""
     found = sorted(names, key=shown_order)
     ingredients = ingredients_among(found)
     metrics = {name: definition(name) for name in found if name not in ingredients}
@@ -325,5 +321,5 @@ def _expected(target: JSON) -> str:
 
 
 def _value(value: float | None) -> str:
-    """Four digits: a sample's own number has no more that mean something."""
+    """Return a value with four digits: a sample's own number has no more that mean something."""
     return "" if value is None or math.isnan(value) else f"{value:.4g}"

@@ -1,11 +1,11 @@
-"""Winners and losers: which samples of two runs became better or worse in a metric, and which of them the most."""
+"""Which samples of two runs became better or worse in a metric, and which of them the most."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LEAST_CHANGE", "USUALLY_KEPT", "Mover", "Movers", "movers"]
+__all__ = ["LEAST_CHANGE", "USUALLY_KEPT", "FlippedSample", "FlippedSamples", "flipped_samples"]
 
 LEAST_CHANGE = 1e-9
 """A sample whose value changed by no more has not changed: another order of summing does as much."""
@@ -15,7 +15,7 @@ USUALLY_KEPT = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mover:
+class FlippedSample:
     """A sample's value before and now; ``difference`` is now minus before."""
 
     id: str
@@ -25,31 +25,33 @@ class Mover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Movers:
+class FlippedSamples:
     """How many samples became worse and better and how many did not change, and the first of each by what changed."""
 
     num_worse: int
     num_better: int
     num_same: int
-    worse: tuple[Mover, ...] = ()
-    better: tuple[Mover, ...] = ()
+    worse: tuple[FlippedSample, ...] = ()
+    better: tuple[FlippedSample, ...] = ()
 
 
-def movers(
+def flipped_samples(
     ids: Sequence[str],
     before: Sequence[float],
     now: Sequence[float],
     *,
     higher_is_better: bool,
     limit: int = USUALLY_KEPT,
-) -> Movers:
-    """Of the samples ``ids``, whose values these are; the largest change first, of equal ones the first sample."""
-    sides: tuple[list[Mover], list[Mover]] = [], []
+) -> FlippedSamples:
+    """Return which of the samples ``ids`` changed, the largest change first, equal ones in the samples' order."""
+    sides: tuple[list[FlippedSample], list[FlippedSample]] = [], []
     for id_, old, new in zip(ids, before, now, strict=True):
         if abs(new - old) > LEAST_CHANGE:
-            sides[(new > old) == higher_is_better].append(Mover(id=id_, before=old, now=new, difference=new - old))
+            sides[(new > old) == higher_is_better].append(
+                FlippedSample(id=id_, before=old, now=new, difference=new - old)
+            )
     worse, better = (sorted(side, key=lambda one: -abs(one.difference)) for side in sides)
-    return Movers(
+    return FlippedSamples(
         num_worse=len(worse),
         num_better=len(better),
         num_same=len(ids) - len(worse) - len(better),
