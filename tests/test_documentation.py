@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -117,3 +121,44 @@ def test_the_scorer_in_python(llm_pytester: pytest.Pytester) -> None:
         ".yaml", s="suite: s\nsamples: [{question: two, target: 2}]\nscore: {within: {tolerance: 0.5}}\n"
     )
     llm_pytester.runpytest_subprocess("s.yaml").stdout.fnmatch_lines(["s*1  1.000*"])
+
+
+def test_what_the_security_page_says_runs_none_of_a_pull_requests_code(tmp_path: Path) -> None:
+    """The branch has no ini file of its own, so that pytest looks for one in the folders above."""
+    page = REPOSITORY / "docs" / "security.md"
+    (job,) = yaml.safe_load(block_with(page, "yaml", "jobs:"))["jobs"].values()
+    (commands,) = re.findall(r"^    folder=.*\n    cd .*", page.read_text("utf-8"), re.MULTILINE)
+    work, ran = tmp_path / "work", tmp_path / "ran"
+    code = f"from pathlib import Path\nPath({str(ran)!r}).touch()\n"
+    suite = "suite: {}\nsamples: [{{question: q, target: t}}]\nscore: exact\n"
+    branch = {"suites/old.yaml": suite.format("old")}
+    pull_request = {
+        "pytest.ini": "[pytest]\naddopts = -p theirs\npythonpath = .\n",
+        "suites/new.yaml": suite.format("new"),
+        "suites/new.jsonl": "",
+        **dict.fromkeys(("theirs.py", "conftest.py"), code),
+        **dict.fromkeys(("suites/conftest.py", "suites/__init__.py", "suites/test_new.py"), code),
+    }
+
+    def write(files: Mapping[str, str], folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+
+    def printed_by(command: str, folder: Path, variables: Mapping[str, str]) -> str:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = {**os.environ, "TMPDIR": str(tmp_path), "PATH": path, **variables}
+        return subprocess.run(["bash", "-ec", command], cwd=folder, env=env, stdout=subprocess.PIPE, text=True).stdout
+
+    printed = ""
+    for step in job["steps"]:
+        folder = work / step.get("working-directory", ".")
+        if "uses" in step:
+            given = step.get("with", {})
+            write(branch if "ref" in given else pull_request, folder / given.get("path", "."))
+        elif "pip install" not in step["run"]:
+            printed += printed_by(step["run"], folder, step.get("env", {}))
+    assert "2 passed" in printed
+    write(pull_request, tmp_path / "checkout")
+    assert "1 passed" in printed_by(commands, tmp_path / "checkout", {})
+    assert not ran.exists()

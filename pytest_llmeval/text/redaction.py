@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import base64
 import html
-import ntpath
 import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.text.escaping import printable
@@ -120,13 +120,13 @@ def is_secret_value(value: str, name: str = "") -> bool:
 def _is_path(text: str) -> bool:
     """Return whether this is a path: it is absolute, begins with a home folder, or exists.
 
-    A key may begin with a slash, too: a path whose first folder does not exist is taken for a key.
+    A key may begin with slashes, too: a path whose first folder does not exist is taken for a key.
     """
-    if re.match(r"~[\w.-]*/", text) or ntpath.splitdrive(text)[0][1:2] == ":":
+    if re.match(r"~[\w.-]*/|[A-Za-z]:[\\/]", text):
         return True
-    first = text.split("/", 2)[1] if text.startswith("/") else text
+    first = re.match(r"/[^/]+", text)
     try:
-        return os.path.exists(f"/{first}" if text.startswith("/") else text)
+        return os.path.exists(text if first is None else first[0])
     except (OSError, ValueError):  # too long, a null character
         return False
 
@@ -141,9 +141,9 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
         value = environ.get(name, "")  # another thread may have taken it away, as pytest does with its own
         if is_secret_name(name) and is_secret_value(value, name):
             yield value.strip()
-        found = _USER_INFO.search(value) if "://" in value else None
-        if found is not None and is_secret_value(found["password"] or "", "password"):
-            yield found["password"]
+        for found in _USER_INFO.finditer(value) if "://" in value else ():
+            written = found["password"] or ""
+            yield from (one for one in (written, unquote(written)) if is_secret_value(one, "password"))
 
 
 def hide_values(text: str, values: Iterable[str]) -> str:

@@ -177,6 +177,8 @@ def test_values_that_are_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for value in (
         "Qx7/mKp2LwZr9TyUiO0a",
         "/Qx7/mKp2LwZr9TyUiO0a",
+        "//Qx7mKp2LwZr9TyUiO0a",
+        "x:9dkfjW2lqq",
         "pa/ss/word-long-1",
         "k3y-9x",
         "correcthorse",
@@ -185,7 +187,8 @@ def test_values_that_are_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert redact(f"a {value} b", {"MY_PASSWORD": value}) == "a *** b"
     assert redact("shortpw", {"MY_PASSWORD": "shortpw"}) == "***"
     assert redact("k3y-9xyz k3y-9x", {"MY_PASSWORD": "k3y-9x"}) == "k3y-9xyz ***", "no part of a word"
-    assert redact("pw of db: h7unter", {"DATABASE_URL": "postgres://me:h7unter@host/db"}) == "pw of db: ***"
+    urls = {"DATABASE_URLS": "postgres://me:h7unter@host/db,postgres://me:k%40x7-9qw@other/db"}
+    assert redact("pw of db: h7unter, of the other: k@x7-9qw", urls) == "pw of db: ***, of the other: ***"
 
 
 def test_arguments_of_ordinary_names_hide_what_looks_like_a_key() -> None:
