@@ -17,12 +17,12 @@ from typing import Any, get_args
 from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
 from pytest_llmeval.evaluation.kept_replies import kept_of_replies
 from pytest_llmeval.evaluation.pipeline import suite_scorer
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
 from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
 from pytest_llmeval.scorers.judging.people import human_value, people_metrics, with_people
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
-from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, Scorer, SettingsError, finished
+from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, Scorer, SettingsError, score_without_judge
 from pytest_llmeval.scoring.checking import judging
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
@@ -244,9 +244,9 @@ class Evaluation:
         Unscored is also what a scorer of the user's own gives that is no usable score (see ``checking.checked``).
         ``ModelError`` where the scorer has to ask another model: see ``asking``.
         """
-        return finished(self.asking(question, responses))
+        return score_without_judge(self.asking(question, responses))
 
-    def asking(self, question: Question, responses: Sequence[Response]) -> Asking:
+    def asking(self, question: Question, responses: Sequence[Response]) -> JudgeSteps:
         """``score`` step by step: yields what the scorer asks of other models."""
         presented, rated = question.presented, self.rated
         if self.num_judges > 1:

@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scorers.several import PartSettings, SeveralSettings
-from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, SuiteView, finished, side_by_side
+from pytest_llmeval.scoring.base import (
+    Better,
+    Presented,
+    Scorer,
+    SettingsError,
+    SuiteView,
+    score_without_judge,
+    side_by_side,
+)
 from pytest_llmeval.scoring.checking import judging, shown_score
 from pytest_llmeval.scoring.epochs import (
     COUNTING_REDUCTIONS,
@@ -143,9 +151,9 @@ class SeveralScorer(Scorer):
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        return finished(self.asking(presented, responses))
+        return score_without_judge(self.asking(presented, responses))
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Ask once, and judge by all. The sample is unscored where one of the scorers cannot judge: a number of fewer
         samples would stand beside the others'.
         """

@@ -18,9 +18,9 @@ from pytest_llmeval.inference.dispatch import ask, received, submitted
 from pytest_llmeval.inference.lookahead import TimeShares
 from pytest_llmeval.inference.store.model import StoredModel
 from pytest_llmeval.models.base import (
-    Asking,
     BackgroundModel,
     Failed,
+    JudgeSteps,
     answers_in_background,
     answers_one_by_one,
     identify,
@@ -81,7 +81,7 @@ Models: TypeAlias = Mapping[Role, Sequence[object]]
 class _Open:
     """One sample's judgement: what it has asked, and where that is on its way to a model, what will come of it."""
 
-    asking: Asking
+    asking: JudgeSteps
     models: Models
     asked: Ask
     futures: list[Future[Response | Failed]] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Judging:
         del self._judges[key]
         return False
 
-    def begin(self, key: Hashable, asking: Asking, models: Models) -> None:
+    def begin(self, key: Hashable, asking: JudgeSteps, models: Models) -> None:
         """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
         self._judges[key] = models
         self._open[key] = _Open(asking, models, Ask("judge", ()))

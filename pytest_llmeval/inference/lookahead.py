@@ -22,9 +22,9 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.inference.dispatch import ask, ask_samples
 from pytest_llmeval.inference.window import Window
 from pytest_llmeval.models.base import (
-    Asking,
     BackgroundModel,
     Failed,
+    JudgeSteps,
     Listener,
     SampleModel,
     answers_in_background,
@@ -49,7 +49,7 @@ class Member:
     group: Hashable
     requests: Callable[[], Sequence[Request]]
     is_skipped: bool = False
-    asking: Callable[[Sequence[Response]], Asking] | None = None
+    asking: Callable[[Sequence[Response]], JudgeSteps] | None = None
     sample: Callable[[Sequence[Request]], AskedSample] | None = None
     suite: Callable[[], Sequence[AskedSample]] | None = None
 

@@ -33,10 +33,10 @@ from pytest_llmeval.types import (
 
 __all__ = [
     "ROLE_METHODS",
-    "Asking",
     "Backend",
     "BackgroundModel",
     "Failed",
+    "JudgeSteps",
     "Listener",
     "Model",
     "NamedModel",
@@ -55,7 +55,7 @@ _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse, EmbeddingResponse)
 Failed: TypeAlias = RequestError
 """Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
 
-Asking: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
+JudgeSteps: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
 """A scorer in the midst of its judgement of one sample: it yields what it asks, is sent one response for each request,
 or the ``RequestError`` in its place, as often as it needs, and returns the score."""
 

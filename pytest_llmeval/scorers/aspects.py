@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import (
     _NAMES_IN_SCHEMA,
     MAX_REPLY,
@@ -211,7 +211,7 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         ratings = {name: str(self._recorded(sample, name)) for name in self.settings.recorded_columns}
         return replace(presented, judged_with={**presented.judged_with, **ratings})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Unscored unless each of the askings gives a rating of each aspect."""
         if self.settings.recorded is not None:
             return self._recorded_score(presented.sample, self.settings.recorded)

@@ -8,7 +8,7 @@ from typing import Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.exact import Normalization, normalized
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
@@ -107,7 +107,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
             raise ValueError("the sample has no target to compare the reply with")
         return super(EquivalenceScorer, self).present(sample)
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """An empty reply is wrong. Unscored where the judge has to decide and does not."""
         text = reply(responses)
         if not text.strip():

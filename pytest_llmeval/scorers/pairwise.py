@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
@@ -180,7 +180,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         presented = super().present(sample)
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:

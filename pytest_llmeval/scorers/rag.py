@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging import rag_verdicts as forms
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, JudgedScorer, JudgedSettings
 from pytest_llmeval.scorers.judging.prompts import question_of
@@ -224,7 +224,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """All metrics at the same time. Unscored unless there are all verdicts, and all embeddings."""
         answer, own = reply(responses), _contexts_of(responses[0])
         chunks = own if own is not None and self.settings.contexts is None else self._of_column(presented.sample)

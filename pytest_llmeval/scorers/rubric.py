@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import (
     _NAMES_IN_SCHEMA,
     MAX_REPLY,
@@ -159,7 +159,7 @@ class RubricScorer(PromptedScorer[RubricSettings]):
         has_points = any(one.points is not None for one in self.settings.criteria.values())
         return f"{text}{'; points are a whole number' if has_points else ''}."
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Unscored unless there is a label for each criterion."""
         criteria = self.settings.criteria
         schema = object_schema(

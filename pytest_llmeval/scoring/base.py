@@ -14,7 +14,7 @@ from pydantic import SerializationInfo, SerializerFunctionWrapHandler, model_ser
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.spec import Spec
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.references import several_or_one, target_texts
 from pytest_llmeval.templates.templates import Templates
@@ -34,8 +34,8 @@ __all__ = [
     "SettingsError",
     "SettingsScorer",
     "SuiteView",
-    "finished",
     "reply_request",
+    "score_without_judge",
 ]
 
 _T = TypeVar("_T")
@@ -250,7 +250,7 @@ class Scorer(ABC):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """``score``, step by step: of a scorer with ``roles`` it yields what it asks the models of these."""
         yield from ()
         return self.score(presented, responses)
@@ -325,18 +325,18 @@ class AskingScorer(SettingsScorer[S]):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """What can be said without asking. ``ModelError`` where it asks."""
-        return finished(self.asking(presented, responses))
+        return score_without_judge(self.asking(presented, responses))
 
     @property
     def roles(self) -> frozenset[Role]:
         return frozenset(("judge",))
 
     @abstractmethod
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking: ...
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps: ...
 
 
-def finished(asking: Generator[Ask, Any, _T]) -> _T:
-    """What one returns that asks nothing. ``ModelError`` where it asks."""
+def score_without_judge(asking: Generator[Ask, Any, _T]) -> _T:
+    """Run a scorer that must not ask another model, and return its score. Raises ``ModelError`` if it asks."""
     try:
         asked = next(asking)
     except StopIteration as stop:

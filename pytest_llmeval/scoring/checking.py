@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
@@ -24,7 +24,7 @@ _MAX_REASON = 200
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> Asking:
+def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
     """Ask as the scorer does, and check its score. What goes around another scorer has checked that one's.
 
     A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.

@@ -15,9 +15,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here, whole
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Better, Presented, ScorerWrapper, SettingsError, finished, side_by_side
+from pytest_llmeval.scoring.base import (
+    Better,
+    Presented,
+    ScorerWrapper,
+    SettingsError,
+    score_without_judge,
+    side_by_side,
+)
 from pytest_llmeval.scoring.checking import judging, shown_score
 from pytest_llmeval.scoring.filters import FilteredScorer
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -239,9 +246,9 @@ class EpochsScorer(ScorerWrapper):
         return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(self.count) for request in asked)
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        return finished(self.asking(presented, responses))
+        return score_without_judge(self.asking(presented, responses))
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Return the reduced score. It is unscored where one of the replies is, and where right replies are to be
         counted and the scorer knows none.
         """

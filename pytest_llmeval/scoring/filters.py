@@ -21,9 +21,9 @@ from pytest_llmeval.data.spec import (
     refuse_here,
     with_kind,
 )
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, finished
+from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, score_without_judge
 from pytest_llmeval.scoring.checking import judging, never_right
 from pytest_llmeval.scoring.regular_expressions import PythonRegex, found_text
 from pytest_llmeval.scoring.responses import reply
@@ -538,9 +538,9 @@ class FilteredScorer(ScorerWrapper):
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         """Return the score of what is left; where that is nothing, the sample has no answer."""
-        return finished(self.asking(presented, responses))
+        return score_without_judge(self.asking(presented, responses))
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         return (yield from self.judging(presented, responses))[1]
 
     def judging(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.inference.lookahead import TimeShares
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Role, Score
 
 
@@ -66,7 +66,7 @@ class Background(Echo):
             self.promised[prompt].set_result(self.answer(prompt))
 
 
-def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -> Asking:
+def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -> JudgeSteps:
     """Asks as often as there are ``rounds``, each time for so many replies; then the score, which holds all of them."""
     heard: list[str] = []
     for number, count in enumerate(rounds):
@@ -89,7 +89,7 @@ class OneJudge(Judging):
     def __contains__(self, key: str) -> bool:
         return self.has(key, self.models)
 
-    def start(self, key: str, one: Asking) -> None:
+    def start(self, key: str, one: JudgeSteps) -> None:
         self.begin(key, one, self.models)
 
     def end(self, key: str, model: object = None) -> Score:
@@ -97,7 +97,7 @@ class OneJudge(Judging):
         return self.finish(key)
 
 
-def begun(askings: dict[str, Asking]) -> OneJudge:
+def begun(askings: dict[str, JudgeSteps]) -> OneJudge:
     judging = OneJudge(TimeShares())
     for key, one in askings.items():
         judging.start(key, one)
@@ -125,7 +125,7 @@ def test_many_askings_go_out_in_one_call() -> None:
     assert not any(key in judging for key in "abc")
 
 
-def asking_by_turns(name: str, roles: Sequence[Role]) -> Asking:
+def asking_by_turns(name: str, roles: Sequence[Role]) -> JudgeSteps:
     """Asks for one reply of each role, one after another."""
     heard: list[str] = []
     for number, role in enumerate(roles):
@@ -339,7 +339,7 @@ def test_too_few_futures_are_the_models_error() -> None:
 def test_close_gives_up() -> None:
     closed: list[str] = []
 
-    def noted(key: str) -> Asking:
+    def noted(key: str) -> JudgeSteps:
         try:
             return (yield from asking(key, [2, 1]))
         finally:
@@ -488,7 +488,7 @@ def test_a_judge_that_answers_one_by_one_is_asked_for_the_sample_that_runs() -> 
     assert judge.calls[2:] == [["b.0.0"], ["b.1.0"]]
 
 
-def in_turn(name: str) -> Asking:
+def in_turn(name: str) -> JudgeSteps:
     """Asks the first judge, then the second."""
     heard = []
     for place in range(2):

@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer, make_scorer
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.python.checked import CheckedScorer
 from pytest_llmeval.scorers.python.custom import CustomSettings
@@ -55,7 +55,7 @@ class Mine(Scorer):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         return Score(status="wrong", answer=presented.continuation, values={"accuracy": 0.0, "words": 3.0})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         (answer,) = yield Ask("judge", (GenerateRequest("own"),))
         return Score(status="correct", answer=answer.text if isinstance(answer, GenerateResponse) else None)
 
@@ -82,7 +82,7 @@ def _score(scorer: Any, presented: Presented) -> str:
     return str(scorer.score(presented, [GenerateResponse(text="r")]).status)
 
 
-def asked(asking: Asking) -> tuple[Ask, str]:
+def asked(asking: JudgeSteps) -> tuple[Ask, str]:
     """What it asks, and its score's answer."""
     ask = next(asking)
     with pytest.raises(StopIteration) as stop:

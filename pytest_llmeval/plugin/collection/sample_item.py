@@ -15,7 +15,7 @@ from pytest_llmeval.evaluation.evaluation import Evaluation, Question, deciding_
 from pytest_llmeval.evaluation.samples_for_models import asked_sample
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import ROLE_METHODS, Asking, answers_samples
+from pytest_llmeval.models.base import ROLE_METHODS, JudgeSteps, answers_samples
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
     cost_of_replies,
@@ -226,7 +226,7 @@ class SampleItem(pytest.Function):
         self._asked = self.question
         return self._asked.requests
 
-    def _asking(self, responses: Sequence[Response]) -> Asking:
+    def _asking(self, responses: Sequence[Response]) -> JudgeSteps:
         return self.file.evaluation.asking(self._asked or self.question, responses)
 
     def evaluate(self, llm_model: object = None, **llm_roles: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.scoring.base import side_by_side
 from pytest_llmeval.scoring.checking import shown_score
 from pytest_llmeval.scoring.metrics.judged import rating
@@ -33,7 +33,7 @@ def panel_metrics(rated: str, num_judges: int) -> tuple[str, ...]:
     return ("judge.alpha", *each)
 
 
-def panel(askings: Sequence[Asking], rated: str) -> Asking:
+def panel(askings: Sequence[JudgeSteps], rated: str) -> JudgeSteps:
     """One score of those of several judges, who are asked side by side, each what its own of ``askings`` asks.
 
     A label is that of the majority, any other number the mean of those that the judges gave. Unscored where one of the
@@ -73,7 +73,7 @@ def panel(askings: Sequence[Asking], rated: str) -> Asking:
     )
 
 
-def _of_judge(asking: Asking, place: int) -> Asking:
+def _of_judge(asking: JudgeSteps, place: int) -> JudgeSteps:
     """The same, asked of the judge at this place."""
     answers: Sequence[Response | Failed] | None = None
     try:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 
 from pytest_llmeval.data.code_version import JUDGED_BY, version_of_class
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, SuiteView
 from pytest_llmeval.scoring.references import quote
@@ -147,7 +147,7 @@ class CheckedScorer(Scorer):
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> Asking:
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
         """Ask as the class's own ``asking`` does, or by ``score``."""
         if not self._overrides("asking"):
             return self.score(presented, responses)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.pipeline import suite_scorer
-from pytest_llmeval.models.base import Asking, Failed
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scoring.base import Scorer
 from pytest_llmeval.types import (
@@ -46,7 +46,9 @@ def no_embedder(_: str) -> Failed:
     raise AssertionError("the embedder is asked")
 
 
-def drive(asking: Asking, judge: Judge, embedder: Embedder = no_embedder) -> tuple[Score, list[list[GenerateRequest]]]:
+def drive(
+    asking: JudgeSteps, judge: Judge, embedder: Embedder = no_embedder
+) -> tuple[Score, list[list[GenerateRequest]]]:
     """The score, and the requests that the judge was asked together."""
     rounds: list[list[GenerateRequest]] = []
     answers: Sequence[Response | Failed] | None = None

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.evaluation.pipeline import suite_scorer
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
 from pytest_llmeval.scorers.judging.panel import panel
@@ -73,7 +73,7 @@ def test_every_judged_scorer_is_here() -> None:
     assert {kind for kind, _ in CASES.values()} == kinds
 
 
-def asking_of(name: str, reply: str = REPLY, *, num_judges: int = 1) -> Asking:
+def asking_of(name: str, reply: str = REPLY, *, num_judges: int = 1) -> JudgeSteps:
     kind, values = CASES[name]
     scorer = suite_scorer(SCORERS[kind].model_validate(values))
     sample = a_sample("Paris", question="Where?", variables={"contexts": [CHUNK, "Berlin"], "old": REPLY})

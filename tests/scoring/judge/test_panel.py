@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.base import Asking
+from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
-from pytest_llmeval.scoring.base import finished
+from pytest_llmeval.scoring.base import score_without_judge
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Score
 from tests.properties import examples
 
 LABELS = {1.0: "correct", 0.0: "wrong"}
 
 
-def judgement(score: Score) -> Asking:
+def judgement(score: Score) -> JudgeSteps:
     yield from ()
     return score
 
 
 def of(scores: Sequence[Score], rated: str = "accuracy") -> Score:
-    return finished(panel([judgement(score) for score in scores], rated))
+    return score_without_judge(panel([judgement(score) for score in scores], rated))
 
 
 @settings(max_examples=examples(100))
@@ -66,7 +66,7 @@ def test_what_one_judge_cannot_measure_is_the_others() -> None:
 def test_each_judge_is_asked_for_itself() -> None:
     """Also where one has to be asked again, and the other is done."""
 
-    def asking(times: int) -> Asking:
+    def asking(times: int) -> JudgeSteps:
         for _ in range(times):
             yield Ask("judge", (GenerateRequest("q"),))
         return Score(status="correct", values={"accuracy": 1.0})
