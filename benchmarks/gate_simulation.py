@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pytest_llmeval.gates.baseline.reasons import fails, numeric_noise
 from pytest_llmeval.gates.options import BaselineSettings
-from pytest_llmeval.reporting.report.gate_results import Regression
+from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family
 
 CLUSTER_SIZE = 5

@@ -14,8 +14,7 @@ from pytest_llmeval.commands.output import say, say_raw, write_file
 from pytest_llmeval.text.escaping import printable
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.report.gate_results import GateResult
-    from pytest_llmeval.reporting.report.report import Report
+    from pytest_llmeval.reporting.report.report import GateResult, Report
 
 __all__ = ["conclude"]
 

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(paths: Sequence[Path]) -> Report:
-    from pytest_llmeval.reporting.report.side_by_side import side_by_side
+    from pytest_llmeval.reporting.report.merge import side_by_side
     from pytest_llmeval.reporting.storage.report_file import read_report
 
     given: dict[Path, Path] = {}

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
-from pytest_llmeval.reporting.report.gate_results import GateResult
-from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.report.served import served_notes
+from pytest_llmeval.reporting.report.replies import served_notes
+from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.text.redaction import describe
 
 __all__ = ["decide"]

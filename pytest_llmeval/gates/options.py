@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.reporting.report.gate_results import GateMode, GateOutcome
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import GateMode, GateOutcome, Report
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRuleError, GivenGate
 from pytest_llmeval.text.wording import quoted

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
-    from pytest_llmeval.reporting.report.gate_results import GateResult
-    from pytest_llmeval.reporting.report.report import Report
+    from pytest_llmeval.reporting.report.report import GateResult, Report
     from pytest_llmeval.suites.format.gate_rules import GivenGate
 
 __all__ = ["decide_saved", "read_verified"]

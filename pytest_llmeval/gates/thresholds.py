@@ -20,9 +20,8 @@ from pytest_llmeval.gates.subjects import (
     nearest_or_all,
 )
 from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
-from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.tables.suites import why_no_value
 from pytest_llmeval.scoring.metrics.measurable import num_missing
 from pytest_llmeval.scoring.metrics.summary import Metric

@@ -13,11 +13,9 @@ from typing import Any, overload
 
 from pytest_llmeval.gates.decide import decide
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
-from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
-from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.report.groups import group_of_record
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, group_of_record
+from pytest_llmeval.reporting.report.summaries import GroupRecords, with_suites
 from pytest_llmeval.reporting.writers.formats import format_of
 from pytest_llmeval.scoring.metrics.calibration import calibration_values, softmax
 from pytest_llmeval.types import JSON, EngineUse

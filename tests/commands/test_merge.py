@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.merge import ChainedRecords, merge_reports
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.reporting.storage.json_form import head_to_json, record_to_json
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from tests.commands.saved_reports import MODEL, info, report_of, sample, samples, saved

@@ -13,8 +13,8 @@ import pytest
 from pytest_llmeval.cli import main
 from pytest_llmeval.reporting.figures import forest, image_files
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
+from pytest_llmeval.reporting.report.merge import side_by_side
 from pytest_llmeval.reporting.report.report import Averages, Report
-from pytest_llmeval.reporting.report.side_by_side import side_by_side
 from tests.commands.saved_reports import MODEL, report_of, samples, saved
 from tests.reporting.figures.drawn import pdf_pages, report_of_all, texts_of
 

@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 from pytest_llmeval.gates.baseline.compare import compare_reports
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, definitions_of
+from pytest_llmeval.reporting.report.report import GateResult, Report, SuiteReport, definitions_of
 from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.types import JSON
 

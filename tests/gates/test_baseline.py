@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval

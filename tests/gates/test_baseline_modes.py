@@ -10,7 +10,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.gates.options import BaselineSettings, Margin
-from pytest_llmeval.reporting.report.gate_results import GateMode, Regression
+from pytest_llmeval.reporting.report.report import GateMode, Regression
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 from pytest_llmeval.suites.format.gate_rules import GateRuleError

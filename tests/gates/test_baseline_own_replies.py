@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_identity
 from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES
+from pytest_llmeval.reporting.report.replies import REPLIES, replies_identity
 from pytest_llmeval.reporting.report.report import Report
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
 

@@ -8,8 +8,7 @@ import pytest
 
 from pytest_llmeval.gates.options import GateOptions
 from pytest_llmeval.gates.saved import decide_saved
-from pytest_llmeval.reporting.report.gate_results import GateResult
-from pytest_llmeval.reporting.report.report import Report, Selected
+from pytest_llmeval.reporting.report.report import GateResult, Report, Selected
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
 
 BY_KEYWORD, BY_OUTCOME = Selected(by=("-k easy",)), Selected(by=("--lf",), is_by_outcome=True)

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from pytest_llmeval.gates import thresholds
 from pytest_llmeval.gates.options import GateOptions, Given, Selection
 from pytest_llmeval.gates.threshold_texts import number_beside
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import GateResult, Report, SuiteReport, Summary
 from pytest_llmeval.scoring.metrics.summary import Metric
 from pytest_llmeval.suites.format.gate_rules import GateRule, GivenGate
 

@@ -248,14 +248,14 @@ def pytest_llmeval_scorers():
     return {"infinite": infinite, "credit": credit}
 """
 FAILING = """
-summarized = pytest_llmeval.reporting.report.assembly.summarize_suite
+summarized = pytest_llmeval.reporting.report.summaries.summarize_suite
 
 def fails(info, *arguments, **named):
     if info.name == "other" and named.get("has_metrics", True):
         raise ArithmeticError("too much")
     return summarized(info, *arguments, **named)
 
-pytest_llmeval.reporting.report.assembly.summarize_suite = fails
+pytest_llmeval.reporting.report.summaries.summarize_suite = fails
 """
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Averages,
     Comparison,
+    GateResult,
     PerSample,
     Phases,
+    Regression,
     Report,
     StoreUse,
     SuiteReport,

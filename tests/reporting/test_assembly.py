@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.reporting.report import assembly
-from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
-from pytest_llmeval.reporting.report.groups import Group
-from pytest_llmeval.reporting.report.summaries import summarize_suite
+from pytest_llmeval.reporting.report import summaries
+from pytest_llmeval.reporting.report.report import Group
+from pytest_llmeval.reporting.report.summaries import GroupRecords, summarize_suite, with_suites
 from tests.reporting.reports import make_record, make_report
 
 
@@ -19,7 +18,7 @@ def test_a_defect_costs_one_suite_and_is_logged(
             raise ArithmeticError("too much")
         return summarize_suite(info, records, **known)
 
-    monkeypatch.setattr(assembly, "summarize_suite", fails_on_a)
+    monkeypatch.setattr(summaries, "summarize_suite", fails_on_a)
     records = [make_record("a", "q1"), make_record("b", "q1")]
     groups: dict[Group, GroupRecords] = {
         (one.suite, None): GroupRecords(records=[one], info=None, num_expected=1) for one in records

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
-from pytest_llmeval.reporting.report.report import Comparison
+from pytest_llmeval.reporting.report.report import Comparison, GateResult, Regression
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown
 from pytest_llmeval.reporting.writers.report_paths import final_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_llmeval.reporting.report.assembly import merged_uses
+from pytest_llmeval.reporting.report.summaries import merged_uses
 from pytest_llmeval.reporting.tables.session import engine_texts
 from pytest_llmeval.types import EngineUse
 from tests.reporting.made_reports import suite_report

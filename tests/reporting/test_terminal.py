@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.report.gate_results import GateOutcome
-from pytest_llmeval.reporting.report.report import Averages, Comparison, SuiteReport
+from pytest_llmeval.reporting.report.report import Averages, Comparison, GateOutcome, SuiteReport
 from pytest_llmeval.reporting.tables.cells import Toned, duration_text
 from pytest_llmeval.reporting.tables.session import latency_table
 from pytest_llmeval.reporting.terminal.summary import write_summary

@@ -28,9 +28,15 @@ from pytest_llmeval.gates.baseline.sample_pairs import (
 )
 from pytest_llmeval.gates.baseline.suite_plans import Plan, SuitePlans, baseline_gate
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
-from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult, Regression
-from pytest_llmeval.reporting.report.groups import Group, group_of_suite
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
+from pytest_llmeval.reporting.report.report import (
+    GateOutcome,
+    GateResult,
+    Group,
+    Regression,
+    Report,
+    SuiteReport,
+    group_of_suite,
+)
 from pytest_llmeval.scoring.comparison.paired_metrics import (
     PairedMetric,
     PairingError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.reporting.report.gate_results import Regression
+from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.scoring.comparison.paired_metrics import PairedMetric
 

@@ -6,9 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record
 from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES, Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import (
+    SCHEMA_VERSION,
+    Group,
+    Report,
+    SuiteReport,
+    Summary,
+    compared_models,
+    group_of_record,
+)
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.comparison.paired_metrics import counted, listed
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT

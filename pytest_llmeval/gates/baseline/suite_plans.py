@@ -8,17 +8,18 @@ from typing import Literal
 
 from pytest_llmeval.gates.baseline.gated_metrics import GatedMetric, gated_metrics, unmatched_margins
 from pytest_llmeval.gates.options import Margin, Selection
-from pytest_llmeval.reporting.report.earlier_replies import REPLIES, replies_identity
-from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.report.groups import (
+from pytest_llmeval.reporting.report.replies import REPLIES, changed_judge, replies_identity
+from pytest_llmeval.reporting.report.report import (
     ABSENT,
+    GateOutcome,
+    GateResult,
     Group,
+    Report,
+    SuiteReport,
     compared_models,
     group_of_suite,
     suite_of_baseline,
 )
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
-from pytest_llmeval.reporting.report.served import changed_judge
 from pytest_llmeval.text.model_names import plain_name
 from pytest_llmeval.text.wording import quoted
 

@@ -8,9 +8,8 @@ import pytest
 
 from pytest_llmeval.plugin.gate_options import baseline_key, baseline_path
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.reporting.report.earlier_replies import REPLIES, earlier_replies, replies_identity
-from pytest_llmeval.reporting.report.groups import ABSENT, suite_of_baseline
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.replies import REPLIES, earlier_replies, replies_identity
+from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
 from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted

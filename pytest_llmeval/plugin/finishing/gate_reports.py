@@ -13,7 +13,7 @@ from pytest_llmeval.gates.decide import decide
 from pytest_llmeval.plugin.finishing.gate_selection import selection_of
 from pytest_llmeval.plugin.gate_options import baseline_key, gate_options, read_baseline
 from pytest_llmeval.plugin.options.settings import settings_key
-from pytest_llmeval.reporting.report.gate_results import GateResult
+from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
 from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.reporting.writers.text_layout import wrapped_lines

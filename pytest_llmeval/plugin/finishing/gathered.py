@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from pytest_llmeval.models.base import ROLE_METHODS
-from pytest_llmeval.reporting.report.assembly import GroupRecords
-from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import SuiteReport
+from pytest_llmeval.reporting.report.report import Group, SuiteReport, described_group
+from pytest_llmeval.reporting.report.summaries import GroupRecords
 from pytest_llmeval.text.node_ids import SampleNode
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 

@@ -21,12 +21,17 @@ from pytest_llmeval.plugin.finishing.wrong_answers import WrongAnswers
 from pytest_llmeval.plugin.options.settings import Settings
 from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
-from pytest_llmeval.reporting.report.assembly import merged_uses, never_named, with_suites
-from pytest_llmeval.reporting.report.gate_results import GateResult
-from pytest_llmeval.reporting.report.groups import Group, described_group
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
-from pytest_llmeval.reporting.report.report import Report, StoreUse, describe_environment
-from pytest_llmeval.reporting.report.served import mixtures
+from pytest_llmeval.reporting.report.replies import mixtures
+from pytest_llmeval.reporting.report.report import (
+    GateResult,
+    Group,
+    Report,
+    StoreUse,
+    describe_environment,
+    described_group,
+)
+from pytest_llmeval.reporting.report.summaries import merged_uses, never_named, with_suites
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact

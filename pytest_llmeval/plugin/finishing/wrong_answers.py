@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pytest
 
 from pytest_llmeval.plugin.options.settings import Settings
-from pytest_llmeval.reporting.report.groups import Group
 from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import Group
 from pytest_llmeval.reporting.tables.samples import as_text
 from pytest_llmeval.reporting.terminal.summary import Terminal
 from pytest_llmeval.reporting.writers.text_report import sample_lines

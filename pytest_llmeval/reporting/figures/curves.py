@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.figures.style import (
     marker_of,
 )
 from pytest_llmeval.reporting.report.report import SuiteReport
-from pytest_llmeval.reporting.report.risk_curves import points_with_intervals, risk_curves
+from pytest_llmeval.reporting.report.summaries import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.tables.cells import number, with_interval
 from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
 

@@ -10,8 +10,7 @@ from pytest_llmeval.reporting.figures.interval_rows import Mark, MarkRow, interv
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import Shown, direction, first_rows
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
-from pytest_llmeval.reporting.report.gate_results import Regression
-from pytest_llmeval.reporting.report.report import Comparison, SuiteReport
+from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.scoring.comparison.differences import Difference
 

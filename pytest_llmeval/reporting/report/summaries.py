@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
+from typing import TypeAlias
 
-from pytest_llmeval.reporting.report.groups import Group, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Averages, Comparison, PerSample, Phases, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import (
+    Averages,
+    Comparison,
+    Group,
+    PerSample,
+    Phases,
+    Report,
+    SuiteReport,
+    Summary,
+    compared_models,
+    definitions_of,
+    described_group,
+    group_of_record,
+    group_of_suite,
+)
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
@@ -18,22 +36,38 @@ from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.distribution import distributions
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.measurable import count_not_measurable
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, names_given, why_not_measurable
+from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.percentiles import percentiles
+from pytest_llmeval.scoring.metrics.risk_coverage import (
+    RiskCoverage,
+    RiskPoint,
+    confidence_pair,
+    risk_coverage,
+    risks_at,
+)
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
+from pytest_llmeval.text.redaction import describe
+from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse, Score
 
 __all__ = [
+    "GroupRecords",
+    "RiskReader",
     "average_suites",
     "compare_models",
     "given_clusters",
     "grouped",
     "limits_of",
+    "merged_uses",
+    "never_named",
+    "points_with_intervals",
     "records_by_category",
+    "risk_curves",
     "summarize_suite",
     "summary_of",
+    "with_suites",
     "with_sums",
 ]
 
@@ -295,3 +329,191 @@ def summary_of(records: Sequence[Record], metrics: Mapping[str, Metric], num_exp
         metrics=metrics,
         not_measurable=count_not_measurable((record for record in records if record.not_measurable), [*metrics]),
     )
+
+
+_LOG = logging.getLogger("pytest_llmeval")
+_MIXED = "; other workers passed the audit and used the tree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecords:
+    """The records of a suite, where several models were given on one of them, and what is known beside them.
+
+    ``info`` is None for a suite that only hand-written tests record to: it has the metrics that its records carry.
+    ``model`` is the one that was to answer it, None where only the records know.
+    """
+
+    records: Sequence[Record]
+    info: SuiteInfo | None
+    num_expected: int
+    num_skipped: int = 0
+    model: str | None = None
+    engine: EngineUse | None = None
+
+
+def with_suites(
+    report: Report,
+    groups: Mapping[Group, GroupRecords],
+    compared: tuple[str, ...],
+    problems: list[str],
+    *,
+    of_session: bool = True,
+) -> Report:
+    """The report with its suites, their comparisons on the models that are ``compared``, averages and definitions.
+
+    Suites stand in the order of ``groups``, models in that of ``compared``. What cannot be computed is left out, and
+    why is added to ``problems``: one suite's numbers must not cost the others' report. With ``of_session`` the log has
+    the traceback as well, as it may be a defect of ours; records of a file may have been edited.
+    """
+    explained = partial(_problem, problems=problems, is_logged=of_session)
+    places = {suite: place for place, suite in enumerate(dict.fromkeys(suite for suite, _ in groups))}
+    models_in_order = [None, *compared]
+    order = sorted(
+        (group for group in groups if group[1] in models_in_order),
+        key=lambda group: (places[group[0]], models_in_order.index(group[1])),
+    )
+    suites = tuple(_suite(group, groups[group], explained) for group in order)
+    averages: tuple[Averages, ...] = ()
+    with explained("there are no averages over suites"):
+        averages = average_suites(suites, [record for group in groups.values() for record in group.records])
+    return replace(
+        report,
+        suites=suites,
+        comparisons=tuple(_comparisons(groups, compared, explained)),
+        averages=averages,
+        definitions=definitions_of(suites),
+        problems=tuple(problems),
+    )
+
+
+def _suite(group: Group, found: GroupRecords, explained: _Explained) -> SuiteReport:
+    """``summarize_suite``; where the records' values have no metrics, without them."""
+    summarized = partial(
+        summarize_suite,
+        found.info or SuiteInfo(name=group[0], metrics=()),
+        found.records,
+        num_expected=found.num_expected,
+        num_skipped=found.num_skipped,
+        model=found.model,
+        engine=found.engine,
+    )
+    made: SuiteReport | None = None
+    with explained(f"{described_group(group)} has no metrics"):
+        made = summarized()
+    return made or summarized(has_metrics=False)
+
+
+def _comparisons(
+    groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], explained: _Explained
+) -> Iterator[Comparison]:
+    """Every model against the first that has scores, suite by suite."""
+    scored = {record.model for one in groups.values() for record in one.records if record.status != "unscored"}
+    order = [model for model in compared if model in scored]
+    for suite in dict.fromkeys(suite for suite, model in groups if model is not None):
+        own = {model: groups[suite, model] for model in order if (suite, model) in groups}
+        records = {model: one.records for model, one in own.items()}
+        metrics = tuple(dict.fromkeys(name for one in own.values() if one.info for name in one.info.metrics))
+        with explained(f"the models of suite {suite!r} could not be compared"):
+            better = {name: way for one in own.values() if one.info for name, way in one.info.better.items()}
+            names = expanded(metrics, [record.score for members in records.values() for record in members])
+            yield from list(compare_models(suite, records, order, names, better))
+
+
+def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
+    """What two processes found about one suite: the worse of the two, and how much was audited at the most.
+
+    Both audited the same samples, so their counts are not added.
+    """
+    if one is None:
+        return other
+    worse = max(one, other, key=lambda use: (use.engine == "plain", use.largest_difference or 0.0))
+    mixed = "" if one.engine == other.engine or _MIXED in worse.reason else _MIXED
+    return replace(worse, reason=worse.reason + mixed, num_audited=max(one.num_audited, other.num_audited))
+
+
+def never_named(report: Report) -> Iterator[str]:
+    """Yield a problem for each name in a suite's ``not_measurable`` for which none of its scores has a value or reason.
+
+    The metrics of a user's own scorer or test are known from its scores alone. Suites that did not run whole are left
+    out: a part of a suite may lack a metric.
+    """
+    if report.stopped is not None:
+        return
+    given: dict[str, list[str]] = {}
+    known: dict[str, set[str]] = {}
+    expected: dict[str, set[str]] = {}
+    for suite in report.suites:
+        numbers = suite.info.settings.get(NOT_MEASURABLE)
+        is_part = bool(report.selected.by) if suite.info.num_samples is None else suite.is_selection
+        if isinstance(numbers, Mapping) and not is_part:
+            name = suite.info.name
+            given[name], known[name], expected[name] = [*map(str, numbers)], set(), set()
+    for record in report.records if given else ():
+        if (names := given.get(record.suite)) is not None and record.status != "unscored":
+            known[record.suite].update(names_given(record, names))
+            # A score that says that nothing can be measured does not have to name each metric.
+            expected[record.suite].update(name for name in names if why_not_measurable(record, name) is None)
+    for suite_name, names in given.items():
+        for name in names:
+            if name in expected[suite_name] - known[suite_name]:
+                hint = expected_one_of(name, sorted(known[suite_name]))
+                yield f"suite {suite_name!r}: not_measurable has {name!r}, and no score has such a metric{hint}"
+
+
+@contextmanager
+def _problem(message: str, *, problems: list[str], is_logged: bool) -> Iterator[None]:
+    """Whatever is raised is a problem in one line."""
+    try:
+        yield
+    except Exception as error:
+        problems.append(f"{message}: {describe(error)}")
+        if is_logged:
+            _LOG.exception(message)
+
+
+_Explained: TypeAlias = Callable[[str], AbstractContextManager[None]]
+
+
+class RiskReader:
+    """Takes two numbers of each record of a suite whose scorer gives probabilities."""
+
+    def __init__(self, report: Report) -> None:
+        self._compared = compared_models(report)
+        self._suites = [suite for suite in report.suites if suite.reliability]
+        self._held: dict[Group, tuple[array[float], array[float]]] = {
+            group_of_suite(suite, self._compared): (array("d"), array("d")) for suite in self._suites
+        }
+
+    @property
+    def needs_records(self) -> bool:
+        return bool(self._held)
+
+    def add(self, record: Record) -> None:
+        pair = confidence_pair(record.status, record.values) if self._held else None
+        own = self._held.get(group_of_record(record, self._compared))
+        if pair is not None and own is not None:
+            for numbers, value in zip(own, pair, strict=True):
+                numbers.append(value)
+
+    def curves(self) -> dict[int, RiskCoverage]:
+        """The curve of each suite that has one, by the suite's identity (``id``)."""
+        found = {}
+        for suite in self._suites:
+            curve = risk_coverage(zip(*self._held[group_of_suite(suite, self._compared)], strict=True))
+            if curve is not None and math.isfinite(curve.aurc):
+                found[id(suite)] = curve
+        return found
+
+
+def risk_curves(report: Report) -> dict[int, RiskCoverage]:
+    """Those of ``RiskReader``; reads the records once, where a suite has such a curve."""
+    reader = RiskReader(report)
+    if reader.needs_records:
+        for record in report.records:
+            reader.add(record)
+    return reader.curves()
+
+
+def points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:
+    """The curve at ten coverages; none where samples lie in clusters, as the interval is of independent ones."""
+    return risks_at(curve) if suite.info.cluster is None else []

@@ -18,15 +18,17 @@ from itertools import chain, zip_longest
 
 from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.groups import (
+from pytest_llmeval.reporting.report.records import Record, records_without_texts
+from pytest_llmeval.reporting.report.report import (
+    SINCE_DIGEST,
     Group,
+    Report,
+    SuiteReport,
     compared_models,
     described_group,
     group_of_record,
     group_of_suite,
 )
-from pytest_llmeval.reporting.report.records import Record, records_without_texts
-from pytest_llmeval.reporting.report.report import SINCE_DIGEST, Report, SuiteReport
 from pytest_llmeval.reporting.report.summaries import (
     given_clusters,
     limits_of,

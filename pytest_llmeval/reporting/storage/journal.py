@@ -21,11 +21,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.assembly import GroupRecords, with_suites
-from pytest_llmeval.reporting.report.groups import Group, compared_models
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
-from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Report
-from pytest_llmeval.reporting.report.summaries import grouped
+from pytest_llmeval.reporting.report.report import SCHEMA_VERSION, Group, Report, compared_models
+from pytest_llmeval.reporting.report.summaries import GroupRecords, grouped, with_suites
 from pytest_llmeval.reporting.storage.disk_records import (
     DECODER,
     RECORD_PREFIX,

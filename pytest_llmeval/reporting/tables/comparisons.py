@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_llmeval.reporting.report.gate_results import GateOutcome, GateResult
-from pytest_llmeval.reporting.report.report import Comparison
+from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult
 from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number
 from pytest_llmeval.reporting.tables.suites import named
 from pytest_llmeval.scoring.comparison.differences import Difference

@@ -8,9 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import (
+    Group,
+    Report,
+    SuiteReport,
+    Summary,
+    compared_models,
+    group_of_record,
+    group_of_suite,
+)
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scorers.letter import option_labels
 from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label

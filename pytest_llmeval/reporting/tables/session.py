@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from pytest_llmeval.reporting.report.replies import fingerprint_texts
 from pytest_llmeval.reporting.report.report import PerSample, Report, StoreUse, SuiteReport, use_of_model
-from pytest_llmeval.reporting.report.served import fingerprint_texts
 from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scoring.metrics.percentiles import Percentiles

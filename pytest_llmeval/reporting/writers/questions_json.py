@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_llmeval.reporting.report.groups import Group, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Group, Report, compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.tables.samples import as_text

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Averages, Comparison, Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import Averages, Comparison, GateResult, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.tables.cells import Tone, Toned, with_interval
 from pytest_llmeval.reporting.tables.comparisons import (
     MAX_FAILED,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import GateResult, Regression, Report
 from pytest_llmeval.reporting.report.summaries import compare_models
 from pytest_llmeval.reporting.writers.html.changes import Changes
 from pytest_llmeval.scoring.comparison.flipped_samples import flipped_samples

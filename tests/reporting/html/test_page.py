@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.text.escaping import printable
 from tests.reporting.html.pages import page_of

@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Averages,
     Comparison,
+    GateResult,
     PerSample,
     Phases,
+    Regression,
     Report,
     StoreUse,
     SuiteReport,
     Summary,
 )
-from pytest_llmeval.reporting.report.risk_curves import risk_curves
+from pytest_llmeval.reporting.report.summaries import risk_curves
 from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts

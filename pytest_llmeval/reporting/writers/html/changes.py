@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.reporting.report.gate_results import GateResult, Regression
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Comparison, Report
+from pytest_llmeval.reporting.report.report import Comparison, GateResult, Regression, Report
 from pytest_llmeval.reporting.tables.cells import number, p_text
 from pytest_llmeval.reporting.tables.comparisons import (
     OUTCOMES,

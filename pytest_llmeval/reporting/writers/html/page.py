@@ -22,7 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, selec
 
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, ReportFigures, figures_of, svg_text
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.report.risk_curves import RiskReader
+from pytest_llmeval.reporting.report.summaries import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.tables.comparisons import gate_name
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts

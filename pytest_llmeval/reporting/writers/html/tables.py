@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
-from pytest_llmeval.reporting.report.risk_curves import points_with_intervals
+from pytest_llmeval.reporting.report.summaries import points_with_intervals
 from pytest_llmeval.reporting.tables.cells import Table, number, with_interval
 from pytest_llmeval.reporting.tables.session import (
     engine_texts,

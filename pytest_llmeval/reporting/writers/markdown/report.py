@@ -9,11 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_llmeval.reporting.report.gate_results import GateResult
-from pytest_llmeval.reporting.report.groups import compared_models, group_of_record, group_of_suite
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report, SuiteReport
-from pytest_llmeval.reporting.report.served import fingerprint_texts
+from pytest_llmeval.reporting.report.replies import fingerprint_texts
+from pytest_llmeval.reporting.report.report import (
+    GateResult,
+    Report,
+    SuiteReport,
+    compared_models,
+    group_of_record,
+    group_of_suite,
+)
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.tables.cells import Table
