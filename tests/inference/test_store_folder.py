@@ -388,3 +388,30 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_has_not(tmp_path: Path) -> No
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
     assert [found(Store(tmp_path), text) for text in "ab"] == ["1", "2"]
+
+
+def test_a_power_failure_costs_at_most_some_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However they come: one by one, as a server's do, or many at once."""
+    synced: list[int] = []
+    store = Store(tmp_path)
+    monkeypatch.setattr("os.fsync", lambda file: synced.append(len(store)))
+    for number in range(130):
+        keep(store, (f"{number}", "a"))
+    keep(store, *((f"{number}", "a") for number in range(130, 400)))
+    assert synced == [64, 128, 400]
+
+
+def test_a_slow_disk_is_not_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, looks = [0.0], []
+
+    def look(store: Store) -> None:
+        looks.append(clock[0])
+        clock[0] += 1  # it takes a second
+
+    store = Store(tmp_path)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(Store, "read_new", look)
+    for time_s in (100.0, 110.0, 120.0, 130.0):
+        clock[0] = time_s
+        store.look_again()
+    assert looks == [100.0, 130.0]
