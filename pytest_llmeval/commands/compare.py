@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.gate_options import add_baseline_options, add_output_options, gate_options
-from pytest_llmeval.commands.gate_output import conclude
+from pytest_llmeval.commands.gate import add_baseline_options, add_output_options, conclude, gate_options
 from pytest_llmeval.commands.output import check_no_input, say
 from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.gates.saved import decide_saved, read_verified

@@ -3,23 +3,152 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_llmeval.commands.gate_options import (
-    add_baseline_options,
-    add_gate_option,
-    add_output_options,
-    gate_options,
-    parsed_by,
-    used_baseline_options,
-)
-from pytest_llmeval.commands.gate_output import conclude
-from pytest_llmeval.commands.output import check_no_input
+from pytest_llmeval.commands.output import check_no_input, say, say_raw, write_file
 from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.gates.saved import decide_saved, read_verified
+from pytest_llmeval.text.escaping import printable
 
-__all__ = ["add_parser", "run"]
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.options import GateOptions
+    from pytest_llmeval.reporting.report.report import GateResult, Report
+
+__all__ = [
+    "add_baseline_options",
+    "add_gate_option",
+    "add_output_options",
+    "add_parser",
+    "conclude",
+    "gate_options",
+    "parsed_by",
+    "run",
+    "used_baseline_options",
+]
+
+
+_MODES = ("significant", "margin", "non-inferior")
+_OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")
+
+
+class _Group(Protocol):
+    """A parser of argparse, or a group of one."""
+
+    def add_argument(self, *names: str, **settings: Any) -> Any: ...
+
+
+def add_gate_option(group: _Group, name: str, *, pytests: str | None = None, **settings: Any) -> None:
+    """An option under its own name and, unmentioned, under pytest's: ``--llm-max-drop`` can be copied from a CI job."""
+    group.add_argument(name, **settings)
+    settings["dest"] = name.removeprefix("--").replace("-", "_")
+    group.add_argument(pytests or f"--llm-{name.removeprefix('--')}", **{**settings, "help": argparse.SUPPRESS})
+
+
+def add_baseline_options(parser: argparse.ArgumentParser) -> None:
+    """How a report is compared with a baseline; each None where it was not given."""
+    group = parser.add_argument_group("comparison with the baseline")
+    add_gate_option(
+        group,
+        "--max-drop",
+        action="append",
+        type=parsed_by("gates.options:Margin.parse"),
+        metavar="METRIC=DROP",
+        help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; can be repeated",
+    )
+    add_gate_option(
+        group,
+        "--gate-mode",
+        choices=_MODES,
+        help="fail on a drop that is significant and beyond the margin (the default), on any beyond the margin, or "
+        "unless the interval excludes one beyond the margin",
+    )
+    add_gate_option(
+        group,
+        "--compare",
+        choices=("all", "common"),
+        help="all (the default): the suites have to be the same; common: compare the samples that are the same in both",
+    )
+    add_gate_option(
+        group,
+        "--alpha",
+        type=parsed_by("gates.options:parse_alpha"),
+        metavar="P",
+        help="how often a false alarm is tolerated, over all tests together; default 0.05",
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """What is tolerated and what is not, and where the results go."""
+    add_gate_option(
+        parser,
+        "--require",
+        pytests="--llm-require-gates",
+        action="store_true",
+        help="a gate that cannot be decided fails",
+    )
+    add_gate_option(
+        parser,
+        "--allow-unscored",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="samples that may be unscored; default 0",
+    )
+    parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
+    parser.add_argument("-o", "--output", type=Path, help="a file for the results; without it, standard output")
+
+
+def used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
+    """The options of ``add_baseline_options`` that were given, as they are written."""
+    return [f"--{name.replace('_', '-')}" for name in _OF_BASELINE if getattr(options, name) is not None]
+
+
+def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
+    """What all of these were given; ``compares`` with a baseline."""
+    from pytest_llmeval.gates.options import BaselineSettings, GateOptions
+
+    given: dict[str, Any] = {
+        "margins": None if options.max_drop is None else tuple(options.max_drop),
+        "mode": options.gate_mode,
+        "compare": options.compare,
+        "alpha": options.alpha,
+    }
+    return GateOptions(
+        given=tuple((gate, "option") for gate in getattr(options, "gate", None) or ()),
+        comparison=BaselineSettings(**{name: value for name, value in given.items() if value is not None})
+        if compares
+        else None,
+        allow_unscored=options.allow_unscored,
+        require=options.require,
+    )
+
+
+def parsed_by(name: str) -> Callable[[str], Any]:
+    """For argparse, which shows the message of no other error: what ``module:function`` makes of an option's text.
+
+    It is imported when the option is given.
+    """
+
+    def parsed(text: str) -> Any:
+        try:
+            return resolve_name(f"pytest_llmeval.{name}")(text)
+        except ValueError as error:
+            found = "" if str(error).startswith("found ") else f", found {text!r}"
+            raise argparse.ArgumentTypeError(f"{error}{found}") from None
+
+    return parsed
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, found {text!r}")
+    return int(text)
 
 
 def add_parser(commands: Any) -> None:
@@ -61,3 +190,74 @@ def run(options: argparse.Namespace) -> int:
         "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
     )
     return conclude(report, results, options, nothing=nothing)
+
+
+def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
+    """Write the results; in GitHub Actions also the job summary and annotations. Returns the exit code.
+
+    1 where a gate failed, where the report is not that of a whole run (it has problems, or its run stopped early: what
+    is missing, no gate knows), and where no gate was decided, which ``nothing`` explains in one line.
+    """
+    decided = any(result.outcome != "skipped" for result in results)
+    failed = any(result.outcome == "failed" for result in results)
+    exit_code = 1 if failed or not decided or any(_problems(report)) else 0
+    report = replace(report, gates=tuple(sorted(results, key=_is_about_a_number)), exit_code=exit_code)
+    lines = (f"{line}\n" for line in _lines(report, options.format))
+    write_file(lines, options.output, is_json=options.format == "json")
+    _tell_github(report, options.command)
+    if not decided:
+        say(options.command, nothing)
+    return exit_code
+
+
+def _problems(report: Report) -> Iterator[str]:
+    """Why the report passes no gate, whatever its numbers are."""
+    yield from report.problems
+    if report.stopped is not None:
+        yield f"the run stopped early: {report.stopped}"
+
+
+def _is_about_a_number(result: GateResult) -> bool:
+    """Not so what is wrong with the call, such as a margin of a metric that no suite has: these come first."""
+    return result.outcome != "failed" or result.metric is not None
+
+
+def _lines(report: Report, form: str) -> Iterator[str]:
+    if form == "json":
+        from pytest_llmeval.reporting.storage.json_form import finite
+
+        found = {
+            "exit_code": report.exit_code,
+            "problems": list(_problems(report)),
+            "gates": report.gates,
+        }
+        yield json.dumps(finite(found), indent=1)
+    elif form == "markdown":
+        from pytest_llmeval.reporting.writers.github import MAX_CHARACTERS
+        from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+
+        yield markdown_summary(report, limit=MAX_CHARACTERS).rstrip("\n")
+    else:
+        from pytest_llmeval.reporting.tables.suites import short_model_names
+        from pytest_llmeval.reporting.writers.text_layout import screen_width, wrapped_lines
+        from pytest_llmeval.reporting.writers.text_report import gate_flip_lines, gate_lines
+
+        width = screen_width()
+        names = short_model_names(report)
+        if flipped := [*gate_flip_lines(report.gates, names, width=width)]:
+            yield from (*flipped[1:], "")
+        yield from gate_lines(report.gates, names, width=width)
+        problems = list(_problems(report))
+        for problem in problems:
+            yield from wrapped_lines(f"problem: {printable(problem)}", width=width)
+        if problems:
+            yield "a report with problems does not pass, whatever its gates say"
+
+
+def _tell_github(report: Report, command: str) -> None:
+    from pytest_llmeval.reporting.writers.github import annotation_lines, append_job_summary
+
+    if problem := append_job_summary(report, os.environ):
+        say(command, problem)
+    for line in annotation_lines(report, os.environ, root=Path.cwd()):
+        say_raw(line)  # the runner reads both streams; standard output holds the results, which can be JSON
