@@ -31,18 +31,18 @@ COMMANDS = (show, view, plot, compare, gate, merge, export, store, init, presets
 
 _DISTRIBUTION = "pytest-llmeval-suites"
 _INTERRUPTED = 130
-"""As shells count a process that Ctrl-C ended."""
+"""The exit code that shells give a process that Ctrl-C ended."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a usage error in one line, like every other mistake."""
+    """A parser that reports a usage error in one line, like every other mistake."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {printable(message)} (see {self.prog} --help)\n")
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
+    """The option ``--version``, which looks the version up when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import version
@@ -52,7 +52,7 @@ class _Version(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Returns the exit code: 0; 1 if it cannot be done or if a gate failed; 2 for a usage error."""
+    """Run the command and return its exit code: 0; 1 if it cannot be done or a gate failed; 2 for a usage error."""
     parser = _Parser(
         prog="llmeval",
         description="LLM benchmarks as pytest suites: work with reports, presets and the suite format.",

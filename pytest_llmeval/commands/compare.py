@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_what_is_odd(options: argparse.Namespace, baseline: Report, report: Report) -> None:
-    """A slip in the call that the results alone would not show."""
+    """Say if there is a slip in the call that the results alone would not show."""
     if options.baseline.resolve() == options.report.resolve():
         say("compare", f"{options.report} is compared with itself: nothing in it can have changed")
     before, now = ({suite.info.name: None for suite in one.suites} for one in (baseline, report))

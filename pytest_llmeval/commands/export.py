@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _format(name: str) -> ReportFormat:
-    """For argparse; not its ``choices``, since the packages that add some are looked up for this command alone."""
+    """Return the format of this name. It is no ``choices`` of argparse, so that only this command looks packages up."""
     known = export_formats()
     if (found := known.get(name.lower())) is None:
         raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(known)})")

@@ -1,4 +1,7 @@
-"""``llmeval gate``: gates on a saved report, nothing rerun."""
+"""``llmeval gate``: gates on a saved report, nothing rerun. ``llmeval compare`` shares its options and its output.
+
+The options are those of pytest's gates under their short names.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_baseline_options",
-    "add_gate_option",
     "add_output_options",
     "add_parser",
     "conclude",
     "gate_options",
-    "parsed_by",
     "run",
-    "used_baseline_options",
 ]
 
 
@@ -43,56 +43,56 @@ class _Group(Protocol):
     def add_argument(self, *names: str, **settings: Any) -> Any: ...
 
 
-def add_gate_option(group: _Group, name: str, *, pytests: str | None = None, **settings: Any) -> None:
-    """An option under its own name and, unmentioned, under pytest's: ``--llm-max-drop`` can be copied from a CI job."""
+def _add_option(group: _Group, name: str, *, pytests: str | None = None, **settings: Any) -> None:
+    """Add an option under its own name and, unmentioned, under pytest's, which can be copied from a CI job."""
     group.add_argument(name, **settings)
     settings["dest"] = name.removeprefix("--").replace("-", "_")
     group.add_argument(pytests or f"--llm-{name.removeprefix('--')}", **{**settings, "help": argparse.SUPPRESS})
 
 
 def add_baseline_options(parser: argparse.ArgumentParser) -> None:
-    """How a report is compared with a baseline; each None where it was not given."""
+    """Add the options of a comparison with a baseline; each is None if it is not given."""
     group = parser.add_argument_group("comparison with the baseline")
-    add_gate_option(
+    _add_option(
         group,
         "--max-drop",
         action="append",
-        type=parsed_by("gates.options:Margin.parse"),
+        type=_parsed_by("gates.options:Margin.parse"),
         metavar="METRIC=DROP",
         help="a drop that is allowed, in the metric's unit: 'accuracy=0.01', 'boolq: accuracy=0.02'; can be repeated",
     )
-    add_gate_option(
+    _add_option(
         group,
         "--gate-mode",
         choices=_MODES,
         help="fail on a drop that is significant and beyond the margin (the default), on any beyond the margin, or "
         "unless the interval excludes one beyond the margin",
     )
-    add_gate_option(
+    _add_option(
         group,
         "--compare",
         choices=("all", "common"),
         help="all (the default): the suites have to be the same; common: compare the samples that are the same in both",
     )
-    add_gate_option(
+    _add_option(
         group,
         "--alpha",
-        type=parsed_by("gates.options:parse_alpha"),
+        type=_parsed_by("gates.options:parse_alpha"),
         metavar="P",
         help="how often a false alarm is tolerated, over all tests together; default 0.05",
     )
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """What is tolerated and what is not, and where the results go."""
-    add_gate_option(
+    """Add the options on what is tolerated, and on where the results go."""
+    _add_option(
         parser,
         "--require",
         pytests="--llm-require-gates",
         action="store_true",
         help="a gate that cannot be decided fails",
     )
-    add_gate_option(
+    _add_option(
         parser,
         "--allow-unscored",
         type=_count,
@@ -104,13 +104,13 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, help="a file for the results; without it, standard output")
 
 
-def used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
-    """The options of ``add_baseline_options`` that were given, as they are written."""
+def _used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
+    """Return the options of ``add_baseline_options`` that were given, as they are written."""
     return [f"--{name.replace('_', '-')}" for name in _OF_BASELINE if getattr(options, name) is not None]
 
 
 def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
-    """What all of these were given; ``compares`` with a baseline."""
+    """Return what all of these options were given; ``compares`` with a baseline."""
     from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
     given: dict[str, Any] = {
@@ -129,10 +129,10 @@ def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
     )
 
 
-def parsed_by(name: str) -> Callable[[str], Any]:
-    """For argparse, which shows the message of no other error: what ``module:function`` makes of an option's text.
+def _parsed_by(name: str) -> Callable[[str], Any]:
+    """Return a function for argparse that parses an option's text by ``module:function``, imported when it is given.
 
-    It is imported when the option is given.
+    Argparse shows the message of one kind of error only.
     """
 
     def parsed(text: str) -> Any:
@@ -161,23 +161,23 @@ def add_parser(commands: Any) -> None:
         "problems; 2 for a usage error.",
     )
     parser.add_argument("report", type=Path, help="a report (.json)")
-    add_gate_option(
+    _add_option(
         parser,
         "--gate",
         action="append",
-        type=parsed_by("suites.format.gate_rules:GivenGate.parse"),
+        type=_parsed_by("suites.format.gate_rules:GivenGate.parse"),
         metavar="'SUITE: RULE'",
         help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
         "can be repeated",
     )
-    add_gate_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
+    _add_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
     add_baseline_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run, wrong_call=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.baseline is None and (used := used_baseline_options(options)):
+    if options.baseline is None and (used := _used_baseline_options(options)):
         options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
     check_no_input(options.output, inputs)
@@ -193,10 +193,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
-    """Write the results; in GitHub Actions also the job summary and annotations. Returns the exit code.
+    """Write the results, in GitHub Actions also the job summary and annotations, and return the exit code.
 
-    1 where a gate failed, where the report is not that of a whole run (it has problems, or its run stopped early: what
-    is missing, no gate knows), and where no gate was decided, which ``nothing`` explains in one line.
+    It is 1 if a gate failed, if the report is not that of a whole run (it has problems, or its run stopped early: no
+    gate knows what is missing), and if no gate was decided, which ``nothing`` explains in one line.
     """
     decided = any(result.outcome != "skipped" for result in results)
     failed = any(result.outcome == "failed" for result in results)
@@ -211,14 +211,14 @@ def conclude(report: Report, results: Sequence[GateResult], options: argparse.Na
 
 
 def _problems(report: Report) -> Iterator[str]:
-    """Why the report passes no gate, whatever its numbers are."""
+    """Say why the report passes no gate, whatever its numbers are."""
     yield from report.problems
     if report.stopped is not None:
         yield f"the run stopped early: {report.stopped}"
 
 
 def _is_about_a_number(result: GateResult) -> bool:
-    """Not so what is wrong with the call, such as a margin of a metric that no suite has: these come first."""
+    """Tell whether a gate is about a number, and not about the call, as one with a margin of an unknown metric is."""
     return result.outcome != "failed" or result.metric is not None
 
 

@@ -16,7 +16,7 @@ from pytest_llmeval.errors import LLMEvalError
 __all__ = ["add_parser", "run"]
 
 _FILES = {"first.yaml": "suites/first.yaml", "llmeval.yml": ".github/workflows/llmeval.yml"}
-"""What stands in ``starter/``, and where it goes."""
+"""The files of ``starter/``, and the paths that they are written to."""
 
 
 def add_parser(commands: Any) -> None:
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns its exit code. Raises ``LLMEvalError``, and then nothing was written."""
+    """Run the command and return its exit code. Raise ``LLMEvalError``, and then nothing was written."""
     folder: Path = options.folder
     starter = resources.files("pytest_llmeval.commands") / "starter"
     texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in _FILES.items()}
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_all(texts: dict[Path, str]) -> None:
-    """All files or none. Raises ``LLMEvalError``."""
+    """Write all files or none. Raise ``LLMEvalError``."""
     made: list[Path] = []
     for path, text in texts.items():
         try:

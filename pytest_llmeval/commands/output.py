@@ -1,4 +1,4 @@
-"""Where a command's text goes: standard output, or a file that it makes."""
+"""Writes the text of a command to standard output, or to a file that it makes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["check_no_input", "say", "say_raw", "write_file", "write_new", "write
 
 
 def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
-    """Write to standard output whole lines, of which GitHub Actions takes none for a command.
+    """Write whole lines to standard output, none of them a command to GitHub Actions.
 
-    What its encoding does not have is escaped. A reader that stops reading is no error. Raises ``LLMEvalError`` where
-    nothing can be written.
+    Characters that its encoding does not have are escaped. A reader that stops reading is no error. Raise
+    ``LLMEvalError`` if nothing can be written.
     """
     if sys.stdout is None:
         raise LLMEvalError("there is no standard output to write to")
@@ -37,28 +37,28 @@ def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
 
 
 def say(command: str, message: str) -> None:
-    """A message of the command, as one line on standard error."""
+    """Write a message of the command as one line on standard error."""
     say_raw(without_commands(f"llmeval {command}: {printable(message)}"))
 
 
 def say_raw(line: str) -> None:
-    """A line on standard error, as it is."""
+    """Write a line on standard error, as it is."""
     if sys.stderr is not None:
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
 
 
 def write_new(text: str | Iterable[str], path: Path | None) -> None:
-    """``write_file`` for what a user goes on to edit: raises ``LLMEvalError`` where the file exists."""
+    """Write a file that a user goes on to edit, as ``write_file`` does; raise ``LLMEvalError`` if it exists."""
     if path is not None and path.exists():
         raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
     write_file(text, path)
 
 
 def write_file(text: str | Iterable[str], path: Path | None, *, is_json: bool = False) -> None:
-    """Write to a file, whole or not at all; to standard output, as ``write_out`` does, where ``path`` is None.
+    """Write to a file, whole or not at all; to standard output, as ``write_out`` does, if ``path`` is None.
 
-    Raises ``LLMEvalError`` where it cannot be written.
+    Raise ``LLMEvalError`` if it cannot be written.
     """
     if path is None:
         write_out(text, is_json=is_json)
@@ -74,7 +74,7 @@ def write_file(text: str | Iterable[str], path: Path | None, *, is_json: bool = 
 
 
 def check_no_input(output: Path | None, inputs: Iterable[Path]) -> None:
-    """Raises ``LLMEvalError`` where a command would write over what it reads."""
+    """Raise ``LLMEvalError`` if a command would write over a file that it reads."""
     for path in inputs:
         if output is not None and os.path.exists(output) and os.path.exists(path) and output.samefile(path):
             raise LLMEvalError(f"--output {output} is one of the reports that are read: name another file")

@@ -110,7 +110,7 @@ def _report(paths: Sequence[Path]) -> Report:
 
 
 def _differing_suites(report: Report) -> list[str]:
-    """Names that suites with different fingerprints have."""
+    """Return the names that suites with different fingerprints share."""
     found: dict[str, set[str]] = {}
     for suite in report.suites:
         if suite.info.fingerprint is not None:
@@ -119,7 +119,7 @@ def _differing_suites(report: Report) -> list[str]:
 
 
 def _metrics(report: Report, wanted: Sequence[str]) -> list[str]:
-    """Those that were asked for; ``LLMEvalError`` where a suite has none of that name."""
+    """Return the metrics that were asked for; raise ``LLMEvalError`` if no suite has one of that name."""
     known = list(dict.fromkeys(name for suite in report.suites for name in suite.summary.metrics))
     for name in wanted:
         if name not in (*known, _ALL_METRICS):
@@ -128,7 +128,7 @@ def _metrics(report: Report, wanted: Sequence[str]) -> list[str]:
 
 
 def _planned(report: Report, options: argparse.Namespace, metrics: Sequence[str]) -> list[PlannedFigure]:
-    """Those that were chosen; ``LLMEvalError`` where there are none."""
+    """Return the figures that were chosen; raise ``LLMEvalError`` if there are none."""
     kinds, wanted = options.kind or KINDS, set(options.figure)
     found: list[PlannedFigure] = []
     for planned in planned_figures(report, kinds, metrics=metrics):
@@ -149,7 +149,7 @@ def _planned(report: Report, options: argparse.Namespace, metrics: Sequence[str]
 
 
 def _write_file(figures: ReportFigures, names: Sequence[str], path: Path, *, has_titles: bool) -> list[Path]:
-    """Returns the file, if it was written."""
+    """Write a file, and return its path if it was written."""
     from pytest_llmeval.reporting.figures.image_files import write_pdf
 
     several = len(names) > 1
@@ -167,7 +167,7 @@ def _write_file(figures: ReportFigures, names: Sequence[str], path: Path, *, has
 
 
 def _write_files(figures: ReportFigures, files: Mapping[str, Path], *, has_titles: bool) -> list[Path]:
-    """Write each to the file of its name before the next is drawn; returns those that were written."""
+    """Write each figure to the file of its name before the next is drawn, and return the paths of those written."""
     from pytest_llmeval.reporting.figures.image_files import write_figure
 
     written = []

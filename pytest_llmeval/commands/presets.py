@@ -14,7 +14,7 @@ from pytest_llmeval.errors import LLMEvalError
 __all__ = ["add_parser", "run"]
 
 _MANY = 8
-"""Variants of one family beyond which the list names the family only."""
+"""If a family has more variants than this, the list names the family only."""
 
 
 def add_parser(commands: Any) -> None:
@@ -66,7 +66,7 @@ def _presets(name: str | None, *, as_json: bool) -> str:
 
 
 def _applied(preset: Any) -> dict[str, Any]:
-    """The defaults with every setting of the scorer that applies, whether the preset says it or it is the scorer's."""
+    """Return the preset with every setting of its scorer that applies, whether the preset says it or the scorer."""
     from pydantic import TypeAdapter
 
     from pytest_llmeval.scorers import ScoreSettings
@@ -98,7 +98,7 @@ def _described(preset: Any) -> str:
     use += "" if has_hub else "dataset: {path: YOUR_FILE.jsonl}\n"
 
     class Dumper(yaml.SafeDumper):
-        """Text of several lines as a block, and nothing as an alias."""
+        """A dumper of YAML that writes text of several lines as a block, and nothing as an alias."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
-    """Whether all conditions that are given hold."""
+    """Tell whether all conditions that are given hold."""
     return (
         _WHICH[options.samples or "all"](record)
         and options.suite in (None, record.suite)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn(report: Report, path: Path) -> None:
-    """Shows what the report says; a warning says where that does not agree with its records."""
+    """Warn if what the report says does not agree with its records; it is shown all the same."""
     from pytest_llmeval.reporting.report.verify import report_problem
 
     if problem := report_problem(report, f"the report {path}"):
@@ -100,10 +100,10 @@ def _warn(report: Report, path: Path) -> None:
 
 
 def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
-    """The report with these suites only; all of them where none is asked for.
+    """Return the report with the suites that are asked for only.
 
-    Of its records a summary needs the unscored ones, and those without an answer where they are many: where there are
-    none, none is read.
+    A summary needs the unscored records, and those without an answer if they are many; if there are none, no record is
+    read.
     """
     from pytest_llmeval.reporting.tables.hints import has_many_without_answer
 
@@ -158,7 +158,7 @@ def _summary(report: Report, form: str) -> Iterator[str]:
 
 
 def _distribution(report: Report, form: str) -> Iterator[str]:
-    """Of reports of before, which do not say it, nothing is known. The JSON has it anyway."""
+    """Yield how values are spread over samples, which older reports do not say; the JSON has it anyway."""
     if form == "json":
         return
     if form == "markdown":
@@ -204,7 +204,7 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
 
 
 def _with_ids(report: Report, options: argparse.Namespace) -> list[Record]:
-    """The suite's samples of these ids. Raises ``ReportError`` for an id that no sample has."""
+    """Return the suite's samples of these ids. Raise ``ReportError`` for an id that no sample has."""
     from pytest_llmeval.reporting.report.report import check_known
 
     of_suite = [

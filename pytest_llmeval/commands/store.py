@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    """Several together: a reply goes that is of the model, and too old or beyond the size."""
+    """Add the filters. Given together, they choose replies of the model that are too old or beyond the size."""
     parser.add_argument(
         "--older-than", metavar="AGE", type=_typed(parse_age), help="clear replies that are older: 30d, 12h"
     )
@@ -178,7 +178,7 @@ def _clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> int:
 
 
 def _chosen(found: Survey, options: argparse.Namespace) -> set[StoreEntry]:
-    """What ``clear`` is to remove: all of a model's, or the oldest of them."""
+    """Return what ``clear`` is to remove: all replies of a model, or the oldest of them."""
     candidates = [entry for entry in found.entries if options.model in (None, entry.name)]
     if not candidates and options.model is not None:
         names = ", ".join(sorted({entry.name for entry in found.entries})) or "none"

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(report: Path) -> Path:
-    """The report's name, or that of the report whose journal it is, as a page; ``r.json.2.journal`` keeps the 2."""
+    """Return the path of the page beside a report or a journal; that of ``r.json.2.journal`` keeps the 2."""
     name = report.name.removesuffix(".journal")
     return report.with_name(f"{name.removesuffix('.json')}.html")
 
@@ -77,7 +77,7 @@ def _is_whole(page: Path) -> bool:
 
 
 def _is_page(path: Path) -> bool:
-    """Whether it is a file that ``write_html`` wrote."""
+    """Tell whether this is a file that ``write_html`` wrote."""
     from pytest_llmeval.reporting.writers.html.page import GENERATOR
 
     try:

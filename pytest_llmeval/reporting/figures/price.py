@@ -42,7 +42,7 @@ _HEIGHT = 0.095
 _MARK = 0.045
 """Inches from the middle of a point's mark to its edge."""
 _GAP, _RISE = 0.056, 0.07
-"""From the middle of a point to the edge of its text, and to its middle."""
+"""Inches from the middle of a point to the edge of its text, and to its middle."""
 _FURTHER = 0.09
 """Inches by which a text is moved away if there is no room at its point."""
 _ROUNDING = 1e-9

@@ -1,4 +1,4 @@
-"""What a report compares: gates, models beside each other, and the samples that changed."""
+"""The comparisons of a report: gates, models beside each other, and the samples that changed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
 """The order in which outcomes are shown: first what a reader has to act on."""
 
 MAX_FAILED = 50
-"""How many failed gates a terminal lists."""
+"""The most failed gates that a terminal lists."""
 
 MAX_FLIPPED = 10
-"""Of how many metrics the samples that changed are shown; the JSON report has all."""
+"""The most metrics whose changed samples are shown; the JSON report has all."""
 
 
 def gate_counts(results: Sequence[GateResult]) -> Toned:

@@ -110,7 +110,7 @@ _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
 """Verdicts on a sample, by all judges together."""
 _MAX_DEPTH = 4
-"""How many levels of scores inside scores are read: those of a sample, its replies, their scorers, and their judges."""
+"""The most levels of scores inside scores that are read: those of a sample, its replies, their scorers, and their judges."""
 _MAX_RELEVANT = 20
 _MAX_STEPS = 20
 _MAX_FOUND = 100

@@ -1,4 +1,4 @@
-"""How a session went: its models, its speed and cost, what servers and the store did, and why it is not complete."""
+"""Facts of a session: its models, its speed and cost, what servers and the store did, and why it is not complete."""
 
 from __future__ import annotations
 

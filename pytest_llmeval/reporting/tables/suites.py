@@ -30,11 +30,11 @@ _HEADINGS: Mapping[str, str] = MappingProxyType({"brier": "Brier"})
 """Metrics that are shown under another name than their own."""
 
 _MAX_REASONS = 3
-"""How many reasons for not being measurable are shown of one metric; the report has all."""
+"""The most reasons for not being measurable that are shown of one metric; the report has all."""
 _MAX_SUITES = 3
-"""How many suites are named that define a metric alike."""
+"""The most suites that are named for defining a metric alike."""
 _MAX_NAMED = 3
-"""How many metrics that share their reasons are each named."""
+"""The most metrics that are each named if they share their reasons."""
 
 
 class Row(NamedTuple):

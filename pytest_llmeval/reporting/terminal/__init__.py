@@ -1,1 +1,1 @@
-"""What the terminal shows of a report: the summary, its tables and lines."""
+"""Writes to a terminal: the summary in colours, the live line, prompts."""

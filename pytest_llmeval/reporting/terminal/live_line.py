@@ -26,7 +26,7 @@ _BAR_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a session is: ``num_done`` of its ``num_total`` samples are answered.
+    """Progress of a session: ``num_done`` of its ``num_total`` samples are answered.
 
     ``elapsed_s`` are the seconds since the first request, without the loading of models. ``background`` says how far a
     model is that answers in the background, as ``background_texts`` does.

@@ -20,7 +20,7 @@ _URGENT = ("problem:", "could not be scored:", "stopped early", "store: replies 
 """Beginnings of lines that a reader has to act on."""
 
 _MARKUP: Mapping[Tone, str] = MappingProxyType({"good": "green", "bad": "red", "strong": "bold"})
-"""How pytest's terminal writer shows each tone."""
+"""The markup of pytest's terminal writer for each tone."""
 
 
 class Terminal(Protocol):

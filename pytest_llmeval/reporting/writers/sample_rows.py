@@ -71,7 +71,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 _BATCH = 5_000
-"""How many samples are held at once."""
+"""The most samples that are held at once."""
 
 _FLOATS = ("chance", "seconds", "cost")
 _INTEGERS = ("num_prompt_tokens", "num_tokens", "num_truncated")

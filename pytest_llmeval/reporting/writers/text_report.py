@@ -72,14 +72,14 @@ __all__ = [
 ]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5
-"""How many samples without a score are shown, and how many of one reason."""
+"""The most samples without a score that are shown, and the most of one reason."""
 _MAX_SUITES = 3
-"""How many suites a single line tells of."""
+"""The most suites that a single line tells of."""
 _MAX_CATEGORIES = 50
 _MAX_OTHERS = 10
-"""How many gates are listed of those that a reader need not act on."""
+"""The most gates that are listed although a reader need not act on them."""
 _END_LINES, _MAX_LINE = 5, 500
-"""How many lines of a long text are shown from its start, and from its end; and the characters of each."""
+"""The lines of a long text that are shown from its start, and from its end; and the most characters of each."""
 
 
 def summary_heading(report: Report) -> str:
@@ -174,7 +174,7 @@ def main_numbers(report: Report) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the tables of a summary have in common, so that their columns stand below each other.
+    """A layout that the tables of a summary share, so that their columns stand below each other.
 
     ``is_short``: intervals are written ``.605–.781``. ``widths`` are those of the columns, by their headers; that of
     the names under ``""``.

@@ -1,4 +1,4 @@
-"""What a page says of changes: gates, models against the first one, and which samples changed."""
+"""The changes that a page shows: gates, models against the first one, and the samples that changed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Change:
 
 
 class Changes:
-    """How samples of the report's suites changed.
+    """The changes of the samples of a report.
 
     A comparison with a baseline takes precedence over one of models; of the suite's metrics accuracy does, else the
     first that samples have values of. Give each record to ``read`` first, then ask ``of``: records of the first model
@@ -218,7 +218,7 @@ def _flipped_table(flipped: Flipped) -> PageTable:
 _CHANGED: Mapping[tuple[str, str], str] = MappingProxyType(
     {("wrong", "right"): "Flips", ("worse", "better"): "Changes of each suite"}
 )
-"""What samples became, and the title of the table that counts them."""
+"""Pairs of what samples can become, each with the title of the table that counts them."""
 
 
 _TESTED_HOW = (

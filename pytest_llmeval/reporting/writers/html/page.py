@@ -39,7 +39,7 @@ GENERATOR = "pytest-llmeval-suites"
 """The name by which a page is known as one of ours."""
 
 _MAX_FORESTS = 12
-"""How many figures are drawn of metrics beside the main ones."""
+"""The most figures of metrics beside the main ones."""
 _OTHERS = "-others"
 _MARK = "<!-- samples -->"
 """Marks where the template leaves off for the samples, which are not held in memory."""
@@ -197,7 +197,7 @@ _MAX_FAILED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """What a page says first.
+    """The beginning of a page: what a reader has to know first.
 
     ``tone`` is ``bad``, ``good``, or empty if nothing was decided. ``failed`` are the first gates that failed.
     """

@@ -46,7 +46,7 @@ _MAX_TEXT = 200_000
 """Characters of one text of a sample."""
 _MAX_SNIPPET, _MAX_ANSWER = 80, 40
 _MAX_METRICS = 16
-"""How many columns of values there are to sort and filter by; an opened sample shows all of its values."""
+"""The most columns of values to sort and filter by; an opened sample shows all of its values."""
 
 _SPACES = re.compile(r"[ \t\r\n]+")
 

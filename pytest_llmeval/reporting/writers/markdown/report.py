@@ -257,7 +257,7 @@ _MAX_OPTIONS = 1000
 
 @dataclass(slots=True)
 class _QuestionTable:
-    """Where the questions of a suite stand among the records, and what columns their table has."""
+    """The places of a suite's questions among the records, and the columns of their table."""
 
     places: array[int] = field(default_factory=lambda: array("Q"))
     names: dict[str, None] = field(default_factory=dict)
