@@ -37,13 +37,13 @@ _MODES = ("significant", "margin", "non-inferior")
 _OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")
 
 
-class _Group(Protocol):
+class _OptionGroup(Protocol):
     """A parser of argparse, or a group of one."""
 
     def add_argument(self, *names: str, **settings: Any) -> Any: ...
 
 
-def _add_option(group: _Group, name: str, *, pytests: str | None = None, **settings: Any) -> None:
+def _add_option(group: _OptionGroup, name: str, *, pytests: str | None = None, **settings: Any) -> None:
     """Add an option under its own name and, unmentioned, under pytest's, which can be copied from a CI job."""
     group.add_argument(name, **settings)
     settings["dest"] = name.removeprefix("--").replace("-", "_")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.tables.cells import Table
-from pytest_llmeval.reporting.writers.markdown.parts import DETAILS, FAILURES, HEAD, Part, whole, within
+from pytest_llmeval.reporting.writers.markdown.parts import DETAILS, FAILURES, HEAD, MarkdownPart, whole, within
 from tests.properties import examples
 
 _UNITS = st.lists(st.tuples(st.integers(HEAD, DETAILS), st.integers(0, 300)), max_size=30)
@@ -17,9 +17,11 @@ _UNITS = st.lists(st.tuples(st.integers(HEAD, DETAILS), st.integers(0, 300)), ma
 @settings(max_examples=examples(200))
 @given(st.lists(_UNITS, max_size=6), st.integers(1000, 10_000))
 def test_a_limit_is_kept_and_all_is_counted(given_parts: list[list[tuple[int, int]]], limit: int) -> None:
-    def parts() -> list[Part]:
+    def parts() -> list[MarkdownPart]:
         return [
-            Part([f"head {place}"], [(urgency, ["x" * size + "."]) for urgency, size in units], f"thing{place % 2}")
+            MarkdownPart(
+                [f"head {place}"], [(urgency, ["x" * size + "."]) for urgency, size in units], f"thing{place % 2}"
+            )
             for place, units in enumerate(given_parts)
         ]
 
@@ -36,8 +38,8 @@ def test_a_limit_is_kept_and_all_is_counted(given_parts: list[list[tuple[int, in
 
 
 def test_what_matters_is_kept_first() -> None:
-    details = Part(["details"], [(DETAILS, ["d" * 90])] * 20, "detail")
-    failures = Part(["failures"], [(FAILURES, [f"f{number}" + "f" * 80]) for number in range(8)], "failure")
+    details = MarkdownPart(["details"], [(DETAILS, ["d" * 90])] * 20, "detail")
+    failures = MarkdownPart(["failures"], [(FAILURES, [f"f{number}" + "f" * 80]) for number in range(8)], "failure")
     text = "\n".join(within([details, failures], 900))
     assert all(f"f{number}f" in text for number in range(8))
     assert "… and 20 more details" in text
@@ -46,9 +48,13 @@ def test_what_matters_is_kept_first() -> None:
 
 def test_a_table_is_cut_between_its_rows() -> None:
     rows = [[str(number), "y" * 50] for number in range(100)]
-    part = Part.table(Table(headers=["n", "text"], rows=rows, align=["right", "left"]), DETAILS, "row", heading="Rows:")
+    part = MarkdownPart.table(
+        Table(headers=["n", "text"], rows=rows, align=["right", "left"]), DETAILS, "row", heading="Rows:"
+    )
     lines = list(within([part], 1000))
     assert lines[:4] == ["Rows:", "", "| n | text |", "| ---: | --- |"]
     num_kept = sum("yyy" in line for line in lines)
     assert f"… and {100 - num_kept} more rows" in lines
-    assert not list(whole([Part.table(Table(headers=["n"], rows=[], align=["left"]), DETAILS, "row", heading="Rows:")]))
+    assert not list(
+        whole([MarkdownPart.table(Table(headers=["n"], rows=[], align=["left"]), DETAILS, "row", heading="Rows:")])
+    )

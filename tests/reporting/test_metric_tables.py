@@ -13,7 +13,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Summary
 from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.reporting.tables.cells import Table
-from pytest_llmeval.reporting.tables.suites import Row, Section
+from pytest_llmeval.reporting.tables.suites import MetricRow, Section
 from pytest_llmeval.reporting.writers.text_layout import joined_lines, table_lines, wrapped_lines
 from pytest_llmeval.reporting.writers.text_report import category_lines, common_layout, suite_lines
 from pytest_llmeval.scoring.metrics.summary import Metric
@@ -61,7 +61,7 @@ MANY = summary(
 
 
 def test_what_is_of_minor_interest_and_counts_are_not_columns() -> None:
-    assert list(suite_lines([Row("arc", CHOICE)], width=80)) == [
+    assert list(suite_lines([MetricRow("arc", CHOICE)], width=80)) == [
         "suite    n  accuracy              skill                 Brier",
         "-----  ---  --------------------  --------------------  --------------------",
         "arc    200  0.500 [0.400, 0.600]  0.400 [0.300, 0.500]  0.200 [0.100, 0.300]",
@@ -69,7 +69,7 @@ def test_what_is_of_minor_interest_and_counts_are_not_columns() -> None:
 
 
 def test_further_metrics_are_columns_while_there_is_room() -> None:
-    lines = list(suite_lines([Row("gsm8k", MANY)], width=140))
+    lines = list(suite_lines([MetricRow("gsm8k", MANY)], width=140))
     assert lines[0].split() == [
         *("suite", "n", "accuracy", "flexible.accuracy", "lenient.accuracy", "last_number.accuracy"),
         *("flexible.f1", "empty.f1"),
@@ -78,7 +78,7 @@ def test_further_metrics_are_columns_while_there_is_room() -> None:
     assert lines[2].endswith("0.300 (n 150)")
 
 
-MIXED = [Row("arc", CHOICE), Row("gsm8k", MANY), Row("short", summary({"accuracy": 0.25}, 150, 200))]
+MIXED = [MetricRow("arc", CHOICE), MetricRow("gsm8k", MANY), MetricRow("short", summary({"accuracy": 0.25}, 150, 200))]
 
 
 def test_many_metrics_of_one_suite_leave_the_table_of_all_as_it_is() -> None:
@@ -96,11 +96,11 @@ def test_many_metrics_of_one_suite_leave_the_table_of_all_as_it_is() -> None:
 def test_suites_with_other_metrics_have_tables_of_their_own() -> None:
     perplexity = summary({"word_perplexity": 17.0, "bits_per_byte": 1.0})
     rows = [
-        Row("books", perplexity),
-        Row("wmt", BLEU),
-        Row("arc", CHOICE),
-        Row("wiki", perplexity),
-        Row("wmt2", BLEU),
+        MetricRow("books", perplexity),
+        MetricRow("wmt", BLEU),
+        MetricRow("arc", CHOICE),
+        MetricRow("wiki", perplexity),
+        MetricRow("wmt2", BLEU),
     ]
     assert list(suite_lines(rows, width=80)) == [
         "suite    n  accuracy              skill                 Brier",
@@ -131,7 +131,7 @@ def test_suites_with_other_metrics_have_tables_of_their_own() -> None:
 
 def test_intervals_are_short_where_that_makes_the_table_fit() -> None:
     extreme = summary({"accuracy": 0.9, "skill": 0.0, "brier": 0.1})
-    rows = [Row("a_suite_with_a_name", CHOICE), Row("another", extreme)]
+    rows = [MetricRow("a_suite_with_a_name", CHOICE), MetricRow("another", extreme)]
     assert list(suite_lines(rows, width=80)) == [
         "suite                  n  accuracy         skill             Brier",
         "-------------------  ---  ---------------  ----------------  ---------------",
@@ -143,8 +143,11 @@ def test_intervals_are_short_where_that_makes_the_table_fit() -> None:
 def test_the_tables_of_a_session_line_up() -> None:
     """Also of suites without some of the metrics: the columns of all tables stand below each other."""
     alone = summary({"accuracy": 0.25}, 7)
-    suites = [Row("mmlu", CHOICE), Row("gsm8k", alone), Row("a_suite_of_long_name", CHOICE)]
-    sections = [Section("mmlu", [Row("x", CHOICE), Row("y", CHOICE)]), Section("gsm8k", [Row("easy", alone)])]
+    suites = [MetricRow("mmlu", CHOICE), MetricRow("gsm8k", alone), MetricRow("a_suite_of_long_name", CHOICE)]
+    sections = [
+        Section("mmlu", [MetricRow("x", CHOICE), MetricRow("y", CHOICE)]),
+        Section("gsm8k", [MetricRow("easy", alone)]),
+    ]
     for width, form in [(80, ".400–.600"), (120, "[0.400, 0.600]")]:
         start = len("a_suite_of_long_name") + len("  200  ")
         layout = common_layout(suites, sections, width=width)
@@ -158,7 +161,9 @@ def test_the_tables_of_a_session_line_up() -> None:
 
 
 def test_a_name_that_leaves_no_room_stands_over_its_numbers() -> None:
-    sections = [Section("mmlu", [Row("high_school_government_and_politics", CHOICE), Row("biology", CHOICE)])]
+    sections = [
+        Section("mmlu", [MetricRow("high_school_government_and_politics", CHOICE), MetricRow("biology", CHOICE)])
+    ]
     assert list(category_lines(sections, width=80)) == [
         "by category                 n  accuracy         skill            Brier",
         "------------------------  ---  ---------------  ---------------  ---------------",
@@ -171,8 +176,8 @@ def test_a_name_that_leaves_no_room_stands_over_its_numbers() -> None:
 
 def test_a_narrow_terminal_takes_the_table_apart() -> None:
     sections = [
-        Section("mmlu", [Row("law", CHOICE), Row("art", CHOICE)]),
-        Section("gsm8k", [Row("easy", summary({"accuracy": 0.25}))]),
+        Section("mmlu", [MetricRow("law", CHOICE), MetricRow("art", CHOICE)]),
+        Section("gsm8k", [MetricRow("easy", summary({"accuracy": 0.25}))]),
     ]
     assert list(category_lines(sections, width=45)) == [
         "by category    n  accuracy",
@@ -192,7 +197,7 @@ def test_a_narrow_terminal_takes_the_table_apart() -> None:
 
 
 def test_where_nothing_has_room_there_is_a_list() -> None:
-    assert list(suite_lines([Row("a_suite_with_a_name", CHOICE)], width=24)) == [
+    assert list(suite_lines([MetricRow("a_suite_with_a_name", CHOICE)], width=24)) == [
         "a_suite_with_a_name",
         "  n 200,",
         "  accuracy 0.500 .400–.600,",
@@ -203,9 +208,9 @@ def test_where_nothing_has_room_there_is_a_list() -> None:
 
 def test_of_a_selection_it_is_said() -> None:
     rows = [
-        Row("all", summary({"accuracy": 0.5}, 40)),
-        Row("some", summary({"accuracy": 0.5}, 27), 40),
-        Row("broken", summary({"accuracy": 0.5}, 25, 27), 40),
+        MetricRow("all", summary({"accuracy": 0.5}, 40)),
+        MetricRow("some", summary({"accuracy": 0.5}, 27), 40),
+        MetricRow("broken", summary({"accuracy": 0.5}, 25, 27), 40),
     ]
     assert list(suite_lines(rows, width=80)) == [
         "suite             n  accuracy",
@@ -217,12 +222,12 @@ def test_of_a_selection_it_is_said() -> None:
 
 
 def test_wide_characters_line_up() -> None:
-    lines = list(suite_lines([Row("模型", CHOICE), Row("model", CHOICE)], width=80))
+    lines = list(suite_lines([MetricRow("模型", CHOICE), MetricRow("model", CHOICE)], width=80))
     assert lines[2].index("200") == lines[3].index("200") - 2
 
 
 def test_categories_show_the_usual_metrics_where_there_is_no_room_for_all() -> None:
-    assert list(category_lines([Section("gsm8k", [Row("a", MANY), Row("b", MANY)])], width=80)) == [
+    assert list(category_lines([Section("gsm8k", [MetricRow("a", MANY), MetricRow("b", MANY)])], width=80)) == [
         "by category    n  accuracy",
         "-----------  ---  --------------------",
         "gsm8k",
@@ -233,7 +238,7 @@ def test_categories_show_the_usual_metrics_where_there_is_no_room_for_all() -> N
 
 
 def test_of_many_other_metrics_categories_show_the_first() -> None:
-    lines = list(category_lines([Section("wmt", [Row(f"g{number}", BLEU) for number in range(60)])], width=80))
+    lines = list(category_lines([Section("wmt", [MetricRow(f"g{number}", BLEU) for number in range(60)])], width=80))
     assert lines[0].split() == ["by", "category", "n", "bleu_4", "bleu_3"]
     assert len(lines) == 2 + 1 + 50 + 2
     assert lines[-2:] == [
@@ -246,9 +251,9 @@ def test_of_many_other_metrics_categories_show_the_first() -> None:
     st.integers(50, 200), st.lists(st.sampled_from([CHOICE, BLEU, MANY]), min_size=1, max_size=4), st.integers(1, 25)
 )
 def test_nothing_is_wider_than_the_terminal(width: int, summaries: list[Summary], num_categories: int) -> None:
-    rows = [Row(f"suite{place}", found) for place, found in enumerate(summaries)]
+    rows = [MetricRow(f"suite{place}", found) for place, found in enumerate(summaries)]
     assert all(len(line) <= width for line in suite_lines(rows, width=width))
-    categories = [Row(f"category{place}" * (1 + place % 4), summaries[0]) for place in range(num_categories)]
+    categories = [MetricRow(f"category{place}" * (1 + place % 4), summaries[0]) for place in range(num_categories)]
     sections = [Section("suite", categories), Section("other", categories[:1])]
     assert all(len(line) <= width for line in category_lines(sections, width=width))
 
@@ -262,7 +267,7 @@ def test_joined_lines_hold_every_item_once(items: list[str], width: int) -> None
 
 def test_names_cannot_act_on_the_terminal() -> None:
     metrics = {"accuracy": 0.5, "x\x1b[2J.f1": 0.5, **{f"m{number}": 0.1 for number in range(9)}}
-    rows = [Row("a\x1b[2J", summary(metrics))]
+    rows = [MetricRow("a\x1b[2J", summary(metrics))]
     for width in (40, 80, 500):
         assert not any("\x1b" in line for line in suite_lines(rows, width=width))
         assert not any("\x1b" in line for line in category_lines([Section("x\x1b[2J", rows)], width=width))

@@ -18,7 +18,7 @@ __all__ = ["differences_figures"]
 
 
 @dataclass(slots=True)
-class _Rows:
+class _DifferenceRows:
     """The rows of one figure, by suite, for one metric, one model or baseline to compare with, and one better side."""
 
     better: bool | None
@@ -53,14 +53,14 @@ def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
             yield PlannedFigure(shown.names.new("differences", "baseline", metric), drawer)
 
 
-def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _Rows]:
+def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _DifferenceRows]:
     """Return rows by metric, first model and better side, which each suite can choose for itself."""
-    found: dict[tuple[str, str, bool | None], _Rows] = {}
+    found: dict[tuple[str, str, bool | None], _DifferenceRows] = {}
     for one in shown.report.comparisons:
         suite = _suite_of(shown, one)
         for metric in _metrics(shown, suite, list(one.differences)):
             better = direction(metric, suite)
-            rows = found.setdefault((metric, one.first, better), _Rows(better))
+            rows = found.setdefault((metric, one.first, better), _DifferenceRows(better))
             rows.add(one.suite, shown.series_of(one.second), one.differences[metric])
             rows.models.add(shown.short.get(one.second, one.second))
     return found
@@ -79,18 +79,18 @@ def _metrics(shown: Shown, suite: SuiteReport | None, compared: list[str]) -> li
     return own or compared[:1]
 
 
-def _of_gates(shown: Shown) -> dict[tuple[str, bool], _Rows]:
+def _of_gates(shown: Shown) -> dict[tuple[str, bool], _DifferenceRows]:
     """Return rows by metric and better side."""
-    found: dict[tuple[str, bool], _Rows] = {}
+    found: dict[tuple[str, bool], _DifferenceRows] = {}
     for gate in shown.report.gates:
         if (one := gate.regression) is not None and (not shown.metrics or one.metric in shown.metrics):
-            rows = found.setdefault((one.metric, one.higher_is_better), _Rows(one.higher_is_better))
+            rows = found.setdefault((one.metric, one.higher_is_better), _DifferenceRows(one.higher_is_better))
             rows.add(gate.suite or "", shown.series_of(gate.model), one)
             rows.models.update(shown.series if gate.model is None else [shown.short.get(gate.model, gate.model)])
     return found
 
 
-def _figure(shown: Shown, metric: str, against: str, found: _Rows, name: str) -> ReportFigure:
+def _figure(shown: Shown, metric: str, against: str, found: _DifferenceRows, name: str) -> ReportFigure:
     measured = label(metric)
     if found.better is False:
         what, sides = f"decrease of {measured} {against} (lower is better)", ("← worse", "better →")

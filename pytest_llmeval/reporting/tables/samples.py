@@ -12,11 +12,11 @@ from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["Option", "as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
+__all__ = ["ShownOption", "as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class ShownOption:
     """An option of a sample, with texts that are not yet ``printable``.
 
     ``label`` is its letter, if it has one; ``probability`` the softmax over the options' scores, if the scorer has one.
@@ -38,7 +38,7 @@ def option_texts(record: Record, *, limit: int | None = None) -> tuple[str, ...]
     return tuple(_line(option, limit) for option in sample_options(record))
 
 
-def _line(option: Option, limit: int | None) -> str:
+def _line(option: ShownOption, limit: int | None) -> str:
     text = printable(option.text if limit is None else shortened(option.text, limit=limit))
     label = "" if option.label is None else f"{printable(option.label)}. "
     number = "" if option.probability is None else f": {option.probability:.3f}"
@@ -46,7 +46,7 @@ def _line(option: Option, limit: int | None) -> str:
     return f"{label}{text}{number}{marked}"
 
 
-def sample_options(record: Record) -> tuple[Option, ...]:
+def sample_options(record: Record) -> tuple[ShownOption, ...]:
     """Return the sample's options.
 
     ``details`` say which of several options of one text are right; older reports do not, and then each is marked.
@@ -68,7 +68,7 @@ def sample_options(record: Record) -> tuple[Option, ...]:
         probabilities = ()
     marked_places = {"right": right, "answered": answered, "tied": _indices(record.details.get("tied"))}
     return tuple(
-        Option(
+        ShownOption(
             text=choice,
             label=labels[place] if labels else None,
             probability=probabilities[place] if probabilities else None,
@@ -110,7 +110,7 @@ _MAX_REPLIES = 20
 _MAX_VERDICTS = 20
 """Verdicts on a sample, by all judges together."""
 _MAX_DEPTH = 4
-"""The most levels of scores inside scores that are read: those of a sample, its replies, their scorers, and their judges."""
+"""The most levels of nested scores that are read: those of a sample, its replies, their scorers, and their judges."""
 _MAX_RELEVANT = 20
 _MAX_STEPS = 20
 _MAX_FOUND = 100

@@ -18,7 +18,16 @@ from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.quantities import time_text
 
 __all__ = [
-    *("USUAL", "Row", "Section", "averages_of", "category_section", "count_texts", "distribution_table", "grouped"),
+    *(
+        "USUAL",
+        "MetricRow",
+        "Section",
+        "averages_of",
+        "category_section",
+        "count_texts",
+        "distribution_table",
+        "grouped",
+    ),
     *("mean_texts", "metric_table", "metrics_shown", "named", "reasons_text", "short_model_names", "suite_name"),
     *("suite_row", "unlike_texts", "usual_metrics", "why_no_value"),
 ]
@@ -37,7 +46,7 @@ _MAX_NAMED = 3
 """The most metrics that are each named if they share their reasons."""
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """The name of a suite or category, and its numbers.
 
     ``num_samples`` is how many samples the suite has, if that is known: fewer that were run are said to be a part.
@@ -56,7 +65,7 @@ class Section(NamedTuple):
     """The categories of one suite, and its metrics' means over them, every category counting equally."""
 
     suite: str
-    rows: Sequence[Row]
+    rows: Sequence[MetricRow]
     macro: Mapping[str, Metric] = MappingProxyType({})
 
 
@@ -75,15 +84,15 @@ def suite_name(suite: SuiteReport, names: Mapping[str, str]) -> str:
     return named(suite.info.name, ", ".join(names.get(model, model) for model in suite.models), names)
 
 
-def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> Row:
+def suite_row(suite: SuiteReport, names: Mapping[str, str]) -> MetricRow:
     """Return the row of a suite."""
     num_samples = suite.info.num_samples if suite.is_selection else None
-    return Row(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
+    return MetricRow(suite_name(suite, names), suite.summary, num_samples, asked_for=_asked_for(suite))
 
 
 def category_section(suite: SuiteReport, names: Mapping[str, str]) -> Section:
     """Return the categories of a suite."""
-    rows = [Row(name, summary, asked_for=_asked_for(suite)) for name, summary in suite.categories.items()]
+    rows = [MetricRow(name, summary, asked_for=_asked_for(suite)) for name, summary in suite.categories.items()]
     return Section(suite_name(suite, names), rows, suite.macro)
 
 
@@ -92,9 +101,9 @@ def _asked_for(suite: SuiteReport) -> tuple[str, ...]:
     return named_metrics(suite.info.scorer, suite.info.settings)
 
 
-def grouped(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def grouped(rows: Sequence[MetricRow]) -> Iterator[list[MetricRow]]:
     """Yield the suites that share a table, those with the usual metrics first."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[MetricRow]] = {}
     for row in rows:
         names = metrics_shown([row])
         key = () if not names or any(name in USUAL for name in names) else tuple(names)
@@ -104,7 +113,7 @@ def grouped(rows: Sequence[Row]) -> Iterator[list[Row]]:
     yield from groups.values()
 
 
-def metrics_shown(rows: Iterable[Row]) -> list[str]:
+def metrics_shown(rows: Iterable[MetricRow]) -> list[str]:
     """Return the metrics that tables show, the usual ones first; those of minor interest stay in the report."""
     found = dict.fromkeys(
         name
@@ -116,7 +125,7 @@ def metrics_shown(rows: Iterable[Row]) -> list[str]:
     return [*usual, *(name for name in found if name not in usual)]
 
 
-def usual_metrics(rows: Sequence[Row]) -> list[str]:
+def usual_metrics(rows: Sequence[MetricRow]) -> list[str]:
     """Return the usual metrics among those that tables show of these rows."""
     return [name for name in metrics_shown(rows) if name in USUAL]
 
@@ -126,7 +135,9 @@ def _is_among(name: str, asked_for: Collection[str]) -> bool:
     return name in asked_for or name.partition("@")[0] in asked_for
 
 
-def metric_table(heading: str, rows: Sequence[Row | str], names: Sequence[str], *, is_short: bool = False) -> Table:
+def metric_table(
+    heading: str, rows: Sequence[MetricRow | str], names: Sequence[str], *, is_short: bool = False
+) -> Table:
     """Return the table of these metrics. A row that is text alone, ``printable``, becomes a row of one cell."""
     return Table(
         headers=[printable(heading), "n", *(printable(_HEADINGS.get(name, name)) for name in names)],
@@ -145,7 +156,7 @@ def metric_table(heading: str, rows: Sequence[Row | str], names: Sequence[str], 
     )
 
 
-def _count(row: Row) -> str:
+def _count(row: MetricRow) -> str:
     """Return ``27``, ``27 of 40`` if the suite has more samples, ``25/27`` if not all that ran could be scored."""
     summary, num_samples = row.summary, row.num_samples
     if row.is_mean:
@@ -217,7 +228,7 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         if metric.value is None and (why := why_no_value(name, summary.metrics)) is not None:
             yield f"no {name} ({why})"
     missing: dict[str, list[str]] = {}
-    for name in metrics_shown([Row("", summary)]):
+    for name in metrics_shown([MetricRow("", summary)]):
         if (why := why_no_interval(summary.metrics[name])) is not None:
             missing.setdefault(why, []).append(name)
     for why, names in missing.items():

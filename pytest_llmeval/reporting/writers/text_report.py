@@ -37,7 +37,7 @@ from pytest_llmeval.reporting.tables.session import (
 )
 from pytest_llmeval.reporting.tables.suites import (
     USUAL,
-    Row,
+    MetricRow,
     Section,
     averages_of,
     category_section,
@@ -184,7 +184,7 @@ class Layout:
     widths: Mapping[str, int]
 
 
-def common_layout(suites: Sequence[Row], sections: Sequence[Section], *, width: int) -> Layout:
+def common_layout(suites: Sequence[MetricRow], sections: Sequence[Section], *, width: int) -> Layout:
     """Return the layout of ``suite_lines`` and ``category_lines``: with intervals in full if ``width`` allows it."""
     rows = [[row for row in suites if usual_metrics([row])]]
     rows += [_below(section) for section in sections if usual_metrics(section.rows)]
@@ -201,7 +201,7 @@ def common_layout(suites: Sequence[Row], sections: Sequence[Section], *, width: 
     return Layout(is_short=True, widths={})
 
 
-def suite_lines(rows: Sequence[Row], *, width: int, layout: Layout | None = None) -> Iterator[str]:
+def suite_lines(rows: Sequence[MetricRow], *, width: int, layout: Layout | None = None) -> Iterator[str]:
     """Yield suites with their metrics: one table for the usual ones, further tables for suites with the same others.
 
     If the first table has no room for the suites' other metrics, they follow it, suite by suite.
@@ -229,7 +229,7 @@ def category_lines(sections: Sequence[Section], *, width: int, layout: Layout | 
     for place, group in enumerate(by_metrics.values()):
         yield from [""] * (place > 0)
         heading, rows = "by category", _section_rows(group)
-        counted = [row for row in rows if isinstance(row, Row)]
+        counted = [row for row in rows if isinstance(row, MetricRow)]
         names, kept = metrics_shown(counted), usual_metrics(counted)
         if fits(metric_table(heading, rows, names), width):
             kept = names
@@ -241,9 +241,9 @@ def category_lines(sections: Sequence[Section], *, width: int, layout: Layout | 
             yield "(other metrics by category: in the report)"
 
 
-def _section_rows(sections: Sequence[Section]) -> list[Row | str]:
+def _section_rows(sections: Sequence[Section]) -> list[MetricRow | str]:
     """Return the rows of the suites, each suite's below its name."""
-    found: list[Row | str] = []
+    found: list[MetricRow | str] = []
     for section in sections:
         found += [Toned(printable(section.suite), "strong"), *_below(section)]
         if len(section.rows) > _MAX_CATEGORIES:
@@ -251,19 +251,19 @@ def _section_rows(sections: Sequence[Section]) -> list[Row | str]:
     return found
 
 
-def _below(section: Section) -> list[Row]:
+def _below(section: Section) -> list[MetricRow]:
     """Return the first categories of a suite, and the mean over all of them."""
     rows = [row._replace(name=f"  {row.name}") for row in section.rows[:_MAX_CATEGORIES]]
     macro = {name: metric for name, metric in section.macro.items() if metric.value is not None}
     if macro:
         most = max(metric.n for metric in macro.values())
         mean = Summary(num_expected=most, num_scored=most, num_unscored=0, num_no_answer=0, metrics=macro)
-        rows.append(Row(f"  mean of {most}", mean, is_mean=True))
+        rows.append(MetricRow(f"  mean of {most}", mean, is_mean=True))
     return rows
 
 
 def _metric_lines(
-    heading: str, rows: Sequence[Row | str], names: Sequence[str], layout: Layout, width: int
+    heading: str, rows: Sequence[MetricRow | str], names: Sequence[str], layout: Layout, width: int
 ) -> Iterator[str]:
     table = metric_table(heading, rows, names)
     widths: Mapping[str, int] = {}
@@ -274,7 +274,7 @@ def _metric_lines(
     yield from table_lines(table, width=width, widths=widths)
 
 
-def _other_lines(row: Row, names: Sequence[str], width: int) -> Iterator[str]:
+def _other_lines(row: MetricRow, names: Sequence[str], width: int) -> Iterator[str]:
     table = metric_table("", [row], names)
     ((name, _, *values),) = table.rows
     items = [f"{metric} {value}" for metric, value in zip(table.headers[2:], values, strict=True) if value]

@@ -38,10 +38,10 @@ from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 
 __all__ = [
-    "Change",
     "Changes",
     "Direction",
     "FlippedTables",
+    "SampleChange",
     "change_tables",
     "compared_metric",
     "flipped_tables",
@@ -54,7 +54,7 @@ Direction: TypeAlias = Literal["worse", "better", "same"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SampleChange:
     """A sample's value before and now, of the metric by which its suite is compared."""
 
     direction: Direction
@@ -71,7 +71,7 @@ class Changes:
     """
 
     def __init__(self, report: Report) -> None:
-        self._moved: dict[tuple[str, str | None], dict[str, Change]] = {}
+        self._moved: dict[tuple[str, str | None], dict[str, SampleChange]] = {}
         self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
         self._first: dict[tuple[str, str], dict[str, float]] = {}
         self._first_models: dict[str, str] = {}
@@ -98,7 +98,7 @@ class Changes:
                 if (value := value_of(record.score, name)) is not None:
                     self._first.setdefault((record.suite, name), {})[record.id] = value
 
-    def of(self, record: Record) -> Change | None:
+    def of(self, record: Record) -> SampleChange | None:
         """Return how the sample changed, or None if that is not known.
 
         It is not known of a sample that was not compared. A comparison with a baseline keeps those that changed most.
@@ -114,8 +114,8 @@ class Changes:
         if now is None or before is None:
             return None
         if abs(now - before) <= LEAST_CHANGE:
-            return Change(direction="same", before=before, now=now)
-        return Change(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
+            return SampleChange(direction="same", before=before, now=now)
+        return SampleChange(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
 
 
 def gates_of_changes(report: Report) -> list[GateResult]:
@@ -132,10 +132,10 @@ def _against_baseline(report: Report) -> dict[tuple[str, str | None], tuple[Gate
     return found
 
 
-def _changes(moved: FlippedSamples) -> dict[str, Change]:
+def _changes(moved: FlippedSamples) -> dict[str, SampleChange]:
     sides: Sequence[tuple[Direction, Sequence[FlippedSample]]] = (("worse", moved.worse), ("better", moved.better))
     return {
-        one.id: Change(direction=direction, before=one.before, now=one.now)
+        one.id: SampleChange(direction=direction, before=one.before, now=one.now)
         for direction, members in sides
         for one in members
     }

@@ -248,7 +248,7 @@ class _Columns:
 
     def __init__(self, metrics: Sequence[str]) -> None:
         self._metrics = metrics
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, _CompressedColumn] = {}
 
     def add(self, record: Record, numbers: tuple[int, int, int], changes: Changes, *, is_kept: bool) -> None:
         change = changes.of(record)
@@ -267,7 +267,7 @@ class _Columns:
                 value = float(record.status == "correct")
             values[f"metric{place}"] = None if record.status == "unscored" else value
         if not self._columns:
-            self._columns = {name: _Column() for name in values}
+            self._columns = {name: _CompressedColumn() for name in values}
         for name, own in values.items():
             self._columns[name].add(own)
 
@@ -289,7 +289,7 @@ def _in_one_line(text: str, limit: int) -> str:
     return shortened(printable(_SPACES.sub(" ", text[: 4 * limit]).strip(" ")), limit=limit)
 
 
-class _Column:
+class _CompressedColumn:
     """A JSON list that is compressed value by value."""
 
     def __init__(self) -> None:

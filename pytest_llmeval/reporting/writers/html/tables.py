@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.tables.session import (
 )
 from pytest_llmeval.reporting.tables.suites import (
     USUAL,
-    Row,
+    MetricRow,
     averages_of,
     category_section,
     count_texts,
@@ -120,7 +120,7 @@ def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable
     usual = [row for row in rows if any(name in USUAL for name in metrics_shown([row]))]
     if usual:
         yield PageTable.of(metric_table("suite", usual, usual_metrics(usual)), "Suites")
-    others: dict[tuple[str, ...], list[Row]] = {}
+    others: dict[tuple[str, ...], list[MetricRow]] = {}
     for row in rows:
         own = tuple(name for name in metrics_shown([row]) if name not in USUAL)
         if own or row not in usual:
@@ -153,7 +153,7 @@ def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[Page
         if len(suite.categories) > 1:
             by_name.setdefault(suite.info.name, []).append(suite)
     for name, suites in by_name.items():
-        rows: dict[str, list[Row]] = {}
+        rows: dict[str, list[MetricRow]] = {}
         notes = []
         for suite in suites:
             model = ", ".join(names.get(model, model) for model in suite.models)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_llmeval.reporting.tables.cells import Table
 from pytest_llmeval.text.escaping import markdown_text
 
-__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "Part", "markdown_table", "whole", "within"]
+__all__ = ["DETAILS", "FAILURES", "HEAD", "NUMBERS", "OTHERS", "MarkdownPart", "markdown_table", "whole", "within"]
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
@@ -30,7 +30,7 @@ HEAD, FAILURES, NUMBERS, OTHERS, DETAILS = range(5)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MarkdownPart:
     """Units that follow each other, each with its importance; ``head`` are the lines before the first.
 
     ``what`` and ``many`` name one and several units that were left out; units without a name are not counted.
@@ -42,7 +42,7 @@ class Part:
     many: str = ""
 
     @classmethod
-    def of(cls, lines: Iterable[str], urgency: int) -> Part:
+    def of(cls, lines: Iterable[str], urgency: int) -> MarkdownPart:
         """Return a part of lines that are kept or left out together."""
         return cls((), [(urgency, lines)])
 
@@ -54,7 +54,7 @@ class Part:
         what: str,
         *,
         heading: str | None = None,
-    ) -> Part:
+    ) -> MarkdownPart:
         """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
         before, head, rule, *lines, after = markdown_table(table.headers, table.rows, table.align)
         each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
@@ -64,7 +64,7 @@ class Part:
         return cls([*([] if heading is None else [heading]), before, head, rule], units, what)
 
 
-def whole(parts: Iterable[Part]) -> Iterator[str]:
+def whole(parts: Iterable[MarkdownPart]) -> Iterator[str]:
     """Yield the lines of all parts, with no two empty ones in a row."""
     return _single_spaced(line for part in parts for line in _lines(part.head, (lines for _, lines in part.units)))
 
@@ -76,9 +76,9 @@ def _lines(head: Sequence[str], units: Iterable[Iterable[str]]) -> Iterator[str]
         yield from lines
 
 
-def within(parts: Iterable[Part], limit: int) -> Iterator[str]:
+def within(parts: Iterable[MarkdownPart], limit: int) -> Iterator[str]:
     """Yield the most important lines that fit into ``limit`` characters, and count the others in their places."""
-    found = [_Kept(part) for part in parts]
+    found = [_KeptUnits(part) for part in parts]
     names = {kept.part.what: kept for kept in found if kept.part.what}  # the last of each name counts for all
     closing = f"Left out to stay within {limit:,} characters, which is what GitHub takes of a comment."
     room = limit - sum(_size(_counted(name, kept.part.many, 10**9)) for name, kept in names.items())
@@ -100,10 +100,10 @@ def within(parts: Iterable[Part], limit: int) -> Iterator[str]:
     return _single_spaced(iter(lines))
 
 
-class _Kept:
+class _KeptUnits:
     """The units that are kept of a part, from its beginning."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: MarkdownPart) -> None:
         self.part = part
         self._units = [(urgency, list(lines)) for urgency, lines in part.units]
         self._is_full = False

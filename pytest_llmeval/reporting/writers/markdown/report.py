@@ -64,7 +64,7 @@ from pytest_llmeval.reporting.writers.markdown.parts import (
     HEAD,
     NUMBERS,
     OTHERS,
-    Part,
+    MarkdownPart,
     markdown_table,
     whole,
     within,
@@ -86,7 +86,7 @@ def write_markdown(report: Report, path: Path) -> None:
 
     Raises ``ReportError``.
     """
-    questions, unscored = _Questions(report), _Unscored(_MAX_UNSCORED)
+    questions, unscored = _Questions(report), _UnscoredSamples(_MAX_UNSCORED)
     for record in report.records:
         unscored.add(record)
         questions.add(record)
@@ -100,14 +100,14 @@ def markdown_summary(report: Report, *, limit: int | None = None) -> str:
 
     ``limit`` is the number of characters that there may be: what failed is kept first, and what is left out is counted.
     """
-    unscored = _Unscored(_MAX_UNSCORED_IN_SUMMARY)
+    unscored = _UnscoredSamples(_MAX_UNSCORED_IN_SUMMARY)
     for record in report.records:
         unscored.add(record)
     parts = _parts(report, unscored, None)
     return "".join(f"{line}\n" for line in (whole(parts) if limit is None else within(parts, limit)))
 
 
-class _Unscored:
+class _UnscoredSamples:
     """The first samples that could not be scored, and how many there are."""
 
     def __init__(self, limit: int) -> None:
@@ -123,31 +123,33 @@ class _Unscored:
 
 
 def _parts(
-    report: Report, unscored: _Unscored, questions: _Questions | None, figures: Sequence[str] = ()
-) -> Iterator[Part]:
+    report: Report, unscored: _UnscoredSamples, questions: _Questions | None, figures: Sequence[str] = ()
+) -> Iterator[MarkdownPart]:
     names = short_model_names(report)
-    yield Part.of(_head(report), HEAD)
+    yield MarkdownPart.of(_head(report), HEAD)
     if report.gates:
         yield from _gates(report.gates, names)
     yield from _problems(report, unscored)
-    yield Part.of(["## Suites"], HEAD)
+    yield MarkdownPart.of(["## Suites"], HEAD)
     for group in grouped([suite_row(suite, names) for suite in report.suites]):
-        yield Part.table(metric_table("suite", group, metrics_shown(group)), NUMBERS, "suite")
-    yield Part.of(_averages(report, names), NUMBERS)
+        yield MarkdownPart.table(metric_table("suite", group, metrics_shown(group)), NUMBERS, "suite")
+    yield MarkdownPart.of(_averages(report, names), NUMBERS)
     for table, meaning in comparison_tables(report.comparisons, names, has_p=True):
         heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
-        yield Part.table(table, NUMBERS, "comparison", heading=heading)
-    yield Part.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
-    yield Part.of(figures, DETAILS)
+        yield MarkdownPart.table(table, NUMBERS, "comparison", heading=heading)
+    yield MarkdownPart.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
+    yield MarkdownPart.of(figures, DETAILS)
     yield from _flipped([*gate_flips(report.gates, names), *compared_flips(report.comparisons, names)])
     sections = (
         _suite(suite, names, None if questions is None else questions.lines(place))
         for place, suite in enumerate(report.suites)
     )
-    yield Part((), ((DETAILS, lines) for lines in sections), "suite by its categories", "suites by their categories")
+    yield MarkdownPart(
+        (), ((DETAILS, lines) for lines in sections), "suite by its categories", "suites by their categories"
+    )
     if questions is not None:
-        yield Part.table(latency_table(report.suites, names), DETAILS, "row", heading="## Time")
-        yield Part.of(markdown_distribution(report), DETAILS)
+        yield MarkdownPart.table(latency_table(report.suites, names), DETAILS, "row", heading="## Time")
+        yield MarkdownPart.of(markdown_distribution(report), DETAILS)
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -180,13 +182,13 @@ def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[st
     yield ""
 
 
-def _flipped(found: Sequence[Flipped]) -> Iterator[Part]:
+def _flipped(found: Sequence[Flipped]) -> Iterator[MarkdownPart]:
     if not found:
         return
     sections = (_flipped_lines(one) for one in found[:MAX_FLIPPED])
-    yield Part(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric of these")
+    yield MarkdownPart(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric of these")
     if len(found) > MAX_FLIPPED:
-        yield Part.of([f"… and {len(found) - MAX_FLIPPED:,} more, all in the JSON report", ""], DETAILS)
+        yield MarkdownPart.of([f"… and {len(found) - MAX_FLIPPED:,} more, all in the JSON report", ""], DETAILS)
 
 
 def _flipped_lines(one: Flipped) -> Iterator[str]:
@@ -196,11 +198,11 @@ def _flipped_lines(one: Flipped) -> Iterator[str]:
     yield from markdown_table(table.headers, table.rows, table.align)
 
 
-def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[Part]:
-    yield Part.of(["## Gates", "", gate_counts(results)], HEAD)
+def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[MarkdownPart]:
+    yield MarkdownPart.of(["## Gates", "", gate_counts(results)], HEAD)
     ordered = ordered_gates(results)
     urgency = [FAILURES if result.outcome == "failed" else OTHERS for result in ordered]
-    yield Part.table(gate_table(ordered, names), urgency, "gate")
+    yield MarkdownPart.table(gate_table(ordered, names), urgency, "gate")
 
 
 def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
@@ -213,17 +215,17 @@ def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _problems(report: Report, unscored: _Unscored) -> Iterator[Part]:
+def _problems(report: Report, unscored: _UnscoredSamples) -> Iterator[MarkdownPart]:
     if report.problems:
         lines = ([f"- problem: {markdown_text(problem)}"] for problem in report.problems)
-        yield Part(("## Problems", ""), ((FAILURES, line) for line in lines), "problem")
+        yield MarkdownPart(("## Problems", ""), ((FAILURES, line) for line in lines), "problem")
     if unscored.num_samples:
         heading = f"## Could not be scored: {unscored.num_samples:,}"
         table = Table(headers=("sample", "reason"), rows=unscored.rows, align=["left", "left"])
-        yield Part.table(table, FAILURES, "sample", heading=heading)
+        yield MarkdownPart.table(table, FAILURES, "sample", heading=heading)
         if unscored.num_samples > len(unscored.rows):
             more = unscored.num_samples - len(unscored.rows)
-            yield Part.of([f"… and {more:,} more, all in the JSON report", ""], FAILURES)
+            yield MarkdownPart.of([f"… and {more:,} more, all in the JSON report", ""], FAILURES)
 
 
 def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str] | None) -> Iterator[str]:
