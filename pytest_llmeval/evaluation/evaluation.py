@@ -22,8 +22,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
 from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
 from pytest_llmeval.scorers.judging.people import human_value, people_metrics, with_people
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
-from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, Scorer, SettingsError, score_without_judge
-from pytest_llmeval.scoring.checking import judging
+from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, SettingsError, score_without_judge
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
@@ -100,7 +99,7 @@ class Evaluation:
         self._questions: dict[str, Question] = {}
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
         with self._located():
-            self.scorer: Scorer = suite_scorer(
+            self.scorer = suite_scorer(
                 self._score,
                 suite.scorers,
                 filters=suite.spec.filters,
@@ -250,11 +249,9 @@ class Evaluation:
         """``score`` step by step: yields what the scorer asks of other models."""
         presented, rated = question.presented, self.rated
         if self.num_judges > 1:
-            score = yield from panel(
-                [judging(self.scorer, presented, responses) for _ in range(self.num_judges)], rated
-            )
+            score = yield from panel([self.scorer.asking(presented, responses) for _ in range(self.num_judges)], rated)
         else:
-            score = yield from judging(self.scorer, presented, responses)
+            score = yield from self.scorer.asking(presented, responses)
         if self.suite.spec.human is not None:
             score = with_people(score, presented.sample, rated, responses)
         score = with_numbers(score, self.suite.spec.not_measurable)

@@ -1,14 +1,15 @@
-"""What a suite's settings make of its scorer: filters before it, epochs around it, several side by side."""
+"""The pipeline of a suite: its scorers, each with the filters before it and the epochs around it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from pytest_llmeval.models.base import JudgeSteps
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
@@ -22,55 +23,238 @@ from pytest_llmeval.scoring.base import (
     score_without_judge,
     side_by_side,
 )
-from pytest_llmeval.scoring.checking import judging, shown_score
+from pytest_llmeval.scoring.checking import judging, never_right, shown_score
 from pytest_llmeval.scoring.epochs import (
     COUNTING_REDUCTIONS,
-    EpochsScorer,
     EpochsSpec,
+    reduced_better,
+    reduced_metrics,
+    reduced_score,
     reduction_parts,
     reduction_problem,
 )
-from pytest_llmeval.scoring.filters import FilteredScorer, FilterSettings, Pipeline, make_pipeline
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD
+from pytest_llmeval.scoring.filters import FilterChain, FilterError, FilterSettings, make_filters
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable, with_numbers
+from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.references import quote
+from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.suites.loading.suite import NO_SCORERS
 from pytest_llmeval.text.wording import Keys
-from pytest_llmeval.types import JSON, Prompt, Request, Response, Role, Sample, Score
+from pytest_llmeval.types import (
+    JSON,
+    Ask,
+    EarlierReply,
+    GenerateRequest,
+    GenerateResponse,
+    Prompt,
+    Request,
+    Response,
+    Role,
+    Sample,
+    Score,
+    Status,
+)
 
-__all__ = ["Part", "SeveralScorer", "make_scorer", "suite_scorer"]
+__all__ = ["Part", "Pipeline", "make_scorer", "suite_scorer"]
 
-_BELOW: Keys = ("several", "scorers")
-
-
-KEYS: Keys = ("score", *_BELOW)
+_SCORERS: Keys = ("several", "scorers")
+_FILTERS: Keys = ("filters",)
+_EPOCHS: Keys = ("epochs",)
+FILTERS_VERSION = 1
+EPOCHS_VERSION = 1
+"""Raised whenever filters, or epochs, could make another score of the same responses; part of a suite's fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several scorers, by its name in the suite."""
+    """A scorer with what a suite puts around it: ``filters`` of each reply before it is judged, and ``epochs``.
+
+    ``name`` is the scorer's among several, empty for the only one. ``filter_keys`` are where its filters stand in the
+    suite. ``not_measurable`` are the numbers that a reply of an epoch counts as, by metric, if the scorer says that
+    there is none.
+    """
 
     name: str
     scorer: Scorer
+    filters: FilterChain = field(default_factory=FilterChain)
+    filter_keys: Keys = _FILTERS
+    epochs: EpochsSpec | None = None
+    not_measurable: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics; none if the scorer names none."""
+        own = self._metrics_of_a_reply
+        return own if self.epochs is None else reduced_metrics(self.epochs.reduce, own)
+
+    @property
+    def _metrics_of_a_reply(self) -> tuple[str, ...]:
+        own = self.scorer.metrics
+        return tuple(dict.fromkeys((*own, "no_answer"))) if own and self.filters else own
+
+    @property
+    def better(self) -> Mapping[str, Better]:
+        """Return the better directions of metrics that are the scorer's own."""
+        own = self.scorer.better
+        return own if self.epochs is None else reduced_better(self.epochs.reduce, own)
+
+    def versions(self) -> list[JSON]:
+        """Return names and versions of the scorer and of what is around it, as fingerprints have them."""
+        found = self.scorer.versions()
+        if self.filters:
+            found = ["FilteredScorer", FILTERS_VERSION, *found]
+        return found if self.epochs is None else ["EpochsScorer", EPOCHS_VERSION, *found]
+
+    def present(self, sample: Sample) -> Presented:
+        """Present the sample as the scorer does; what it is compared with goes through the same filters.
+
+        Raise ``ValueError`` for a sample without choices that a filter looks at.
+        """
+        if self.filters.needs_choices is not None and not sample.choices:
+            raise ValueError(f"{self.filters.needs_choices} looks at the sample's choices, and it has none")
+        earlier = sample.earlier
+        if self.filters and earlier is not None and earlier.text is not None:
+            try:
+                earlier = EarlierReply(self.filters(earlier.text, sample.choices) or "", earlier.problem)
+            except FilterError as error:
+                earlier = EarlierReply(problem=str(error))
+            sample = dataclasses.replace(sample, earlier=earlier)
+        return self.scorer.present(sample)
+
+    def requests(
+        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+    ) -> tuple[Request, ...]:
+        """Return what the scorer asks, once for each epoch. Raise ``SettingsError`` if that cannot be filtered, or if
+        the replies of all epochs would be equal.
+        """
+        asked = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=generate)
+        if self.filters and (len(asked) != 1 or not isinstance(asked[0], GenerateRequest)):
+            raise SettingsError(
+                f"the scorer {self.scorer.name} uses no reply that could be filtered; remove the filters, or use a "
+                "scorer that judges a reply",
+                self.filter_keys,
+            )
+        if self.epochs is None:
+            return asked
+        count = self.epochs.count
+        replies = [request for request in asked if isinstance(request, GenerateRequest)]
+        if len(replies) != len(asked) or not replies:
+            raise SettingsError(
+                f"the scorer {self.scorer.name} compares loglikelihoods, which would be the same {count} times; "
+                "remove epochs, or use a scorer that judges a reply",
+                _EPOCHS,
+            )
+        if count > 1 and any(request.temperature == 0 for request in replies):
+            raise SettingsError(
+                f"every sample is asked {count} times, and at temperature 0 all replies are the same; set "
+                "generate.temperature above 0 (where replies are read from a file or made by a program, it changes "
+                "nothing)",
+                _EPOCHS,
+            )
+        return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(count) for request in replies)
+
+    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+        """Judge the responses, of all epochs; unscored if the reply of one epoch is."""
+        epochs = self.epochs
+        if epochs is None:
+            return (yield from self._judged_reply(presented, responses))[0]
+        size = len(responses) // epochs.count
+        if size * epochs.count != len(responses) or not size:
+            raise ModelError(f"expected as many responses for each of {epochs.count} epochs, found {len(responses)}")
+        replies = [responses[epoch * size : (epoch + 1) * size] for epoch in range(epochs.count)]
+        judged = yield from side_by_side([self._judged_reply(presented, one) for one in replies])
+        scores = [self._decided(with_numbers(score, self.not_measurable), epochs.threshold) for score, _ in judged]
+        for epoch, score in enumerate(scores, 1):
+            if score.status == "unscored":
+                return Score(status="unscored", reason=f"epoch {epoch} of {epochs.count}: {score.reason}")
+        if epochs.vote == "text":
+            votes = [left for _, left in judged]
+        else:
+            votes = [score.answer if score.vote is None else score.vote for score, _ in judged]
+        return reduced_score(epochs.reduce, scores, votes)
+
+    def _judged_reply(
+        self, presented: Presented, responses: Sequence[Response]
+    ) -> Generator[Ask, Sequence[Response | Failed], tuple[Score, str | None]]:
+        """Return the score of one reply, and what the filters leave of it; None if it holds no answer."""
+        if not self.filters:
+            score = yield from judging(self.scorer, presented, responses)
+            has_text = self.epochs is not None and not any(map(_is_unfinished, responses))
+            return score, reply(responses) if has_text else None
+        text = reply(responses)
+        try:
+            left = self.filters(text, presented.sample.choices)
+        except FilterError as error:
+            return Score(status="unscored", reason=str(error)), None
+        # Scorers know what an empty reply is worth: a score that is a number is one all the same.
+        filtered = [
+            dataclasses.replace(response, text=left or "")
+            for response in responses
+            if isinstance(response, GenerateResponse)
+        ]
+        score = yield from judging(self.scorer, presented, filtered)
+        if left is None:
+            score = never_right(score)
+        if score.status not in ("correct", "unscored") and not (left or "").strip():
+            score = dataclasses.replace(score, no_answer=True, answer=None)
+        if left not in (text, score.answer):
+            score = dataclasses.replace(score, details={**score.details, "filtered": left})
+        return score, left
+
+    def _decided(self, score: Score, threshold: float | None) -> Score:
+        """Return the score with right or wrong if it is a number, and ``threshold`` says from which one on it is right.
+
+        It is unscored if an accuracy that the scorer gave says the opposite.
+        """
+        if threshold is None or score.status != "scored":
+            return score
+        names = (*self._metrics_of_a_reply, *score.values)
+        name = next((name for name in names if name in score.values or why_not_measurable(score, name)), None)
+        if name is None or name not in score.values:
+            return score
+        value = score.values[name]
+        lower = definition(name, self.scorer.better).higher_is_better is False
+        status: Status = "correct" if (value <= threshold if lower else value >= threshold) else "wrong"
+        if (found := contradiction(status, score.values)) is not None:
+            return Score(status="unscored", reason=f"epochs.threshold gave {found}")
+        return dataclasses.replace(score, status=status)
+
+
+def _is_unfinished(response: Response) -> bool:
+    return isinstance(response, GenerateResponse) and response.is_unfinished
 
 
 @dataclass(frozen=True, slots=True)
-class SeveralScorer(Scorer):
-    """A scorer that asks once for all of its scorers, each of which judges.
+class Pipeline(Scorer):
+    """A suite's scorers: the only one, or several that judge one reply, the first of which decides.
 
     Status, answer and chance are those of the one that decides, and its numbers keep their names. Those of the others
     have the scorer's name before them: ``flexible.accuracy``.
     """
 
-    deciding: Part
-    others: tuple[Part, ...] = ()
+    parts: tuple[Part, ...]
+
+    @property
+    def deciding(self) -> Part:
+        """Return the part whose status is the sample's."""
+        return self.parts[0]
+
+    @property
+    def _is_several(self) -> bool:
+        return bool(self.deciding.name)
+
+    def _below(self, part: Part, keys: Keys) -> Keys:
+        """Return the keys below ``score`` of what stands at ``keys`` of a part's scorer."""
+        return (*_SCORERS, part.name, "score", *keys) if self._is_several else keys
 
     @property
     def name(self) -> str:
-        return "several"
+        return "several" if self._is_several else self.deciding.scorer.name
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        return (self.deciding, *self.others)
+    def version(self) -> int:
+        return 1 if self._is_several else self.deciding.scorer.version
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -78,20 +262,20 @@ class SeveralScorer(Scorer):
 
         Of a scorer that names none the names are open (``b.*``): see ``summary.expanded``.
         """
-        if not any(part.scorer.metrics for part in self.parts):
+        if not any(part.metrics for part in self.parts):
             return ()
         others = (
             f"{part.name}.{name}"
-            for part in self.others
-            for name in part.scorer.metrics or (WILDCARD,)
+            for part in self.parts[1:]
+            for name in part.metrics or (WILDCARD,)
             if name not in _COUNTS
         )
-        return (*(self.deciding.scorer.metrics or (WILDCARD,)), *others)
+        return (*(self.deciding.metrics or (WILDCARD,)), *others)
 
     @property
     def better(self) -> Mapping[str, Better]:
-        others = {f"{part.name}.{name}": way for part in self.others for name, way in part.scorer.better.items()}
-        return {**others, **self.deciding.scorer.better}
+        others = {f"{part.name}.{name}": way for part in self.parts[1:] for name, way in part.better.items()}
+        return {**others, **self.deciding.better}
 
     @property
     def default_template(self) -> str:
@@ -101,16 +285,26 @@ class SeveralScorer(Scorer):
         """Present as the deciding scorer does, with what the others present. Raise ``ValueError``, which names the
         scorer that refuses.
         """
+        if not self._is_several:
+            return self.deciding.present(sample)
         parts = tuple(self._present(part, sample) for part in self.parts)
         return dataclasses.replace(parts[0], parts=parts)
 
     def _present(self, part: Part, sample: Sample) -> Presented:
         try:
-            return part.scorer.present(sample)
+            return part.present(sample)
         except SettingsError as error:
-            raise SettingsError(str(error), (*_BELOW, part.name, "score", *error.keys)) from None
+            raise SettingsError(str(error), self._below(part, error.keys)) from None
         except ValueError as error:
             raise ValueError(f"the scorer {part.name}: {error}") from None
+
+    def _presented(self, presented: Presented) -> Iterator[tuple[Part, Presented]]:
+        """Yield each part with what it presents, and what was rendered for all of them."""
+        if not self._is_several:
+            yield self.deciding, presented
+            return
+        for part, own in zip(self.parts, presented.parts, strict=True):
+            yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
 
     def variables(self, presented: Presented) -> Mapping[str, object]:
         """Return the variables of all scorers. Raise ``SettingsError`` where two give one name different values."""
@@ -121,14 +315,9 @@ class SeveralScorer(Scorer):
                     raise SettingsError(
                         f"shows different {name} from {self.deciding.name}, and one prompt cannot show both; give both "
                         "the same settings, or each its own suite",
-                        (*KEYS, part.name),
+                        ("score", *_SCORERS, part.name),
                     )
         return found
-
-    def _presented(self, presented: Presented) -> Iterator[tuple[Part, Presented]]:
-        """Return each scorer with what it presents, and what was rendered for all of them."""
-        for part, own in zip(self.parts, presented.parts, strict=True):
-            yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
 
     def answer_text(self, presented: Presented) -> str:
         part, own = next(self._presented(presented))
@@ -140,32 +329,34 @@ class SeveralScorer(Scorer):
         """Return the requests of all, which are the same. Raise ``SettingsError``, which names two that differ."""
         asked: tuple[Request, ...] = ()
         for place, (part, own) in enumerate(self._presented(presented)):
-            requests = part.scorer.requests(own, prompt, delimiter=delimiter, generate=generate)
+            requests = part.requests(own, prompt, delimiter=delimiter, generate=generate)
             if place == 0:
                 asked = requests
             elif requests != asked:
                 message = f"sends different requests from {self.deciding.name}: {_difference(requests, asked)}"
                 if "max_tokens" in message and "letter" in (part.scorer.name, self.deciding.scorer.name):
                     message += ", and no max_tokens of letter's own"
-                raise SettingsError(message, (*KEYS, part.name))
+                raise SettingsError(message, ("score", *_SCORERS, part.name))
         return asked
 
     def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
         return score_without_judge(self.asking(presented, responses))
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
-        """Ask once, and judge by all. The sample is unscored where one of the scorers cannot judge: a number of fewer
-        samples would stand beside the others'.
+        """Judge by all scorers. The sample is unscored if one of them cannot judge: a number of fewer samples would
+        stand beside the others'.
         """
+        if not self._is_several:
+            return (yield from self.deciding.asking(presented, responses))
         parts = list(self._presented(presented))
-        judged = yield from side_by_side([judging(part.scorer, own, responses) for part, own in parts])
+        judged = yield from side_by_side([part.asking(own, responses) for part, own in parts])
         scores = {part.name: score for (part, _), score in zip(parts, judged, strict=True)}
         for name, score in scores.items():
             if score.status == "unscored":
                 return Score(status="unscored", reason=f"{name}: {score.reason}")
-        decided = scores[self.deciding.name]
+        decided = judged[0]
         values, reasons = dict(decided.values), dict(decided.not_measurable)
-        for part in self.others:
+        for part in self.parts[1:]:
             values |= _prefixed(part, scores[part.name])
             reasons |= {f"{part.name}.{name}": reason for name, reason in scores[part.name].not_measurable.items()}
         shown: dict[str, JSON] = {
@@ -179,7 +370,8 @@ class SeveralScorer(Scorer):
         for part in self.parts:
             if (problem := part.scorer.suite_problem(suite)) is not None:
                 message, keys = problem
-                return message, (*KEYS, part.name, *keys) if keys[:1] == ("score",) else keys
+                is_below = self._is_several and keys[:1] == ("score",)
+                return message, ("score", *_SCORERS, part.name, *keys) if is_below else keys
         return None
 
     @property
@@ -191,7 +383,9 @@ class SeveralScorer(Scorer):
         for part in self.parts:
             own = part.scorer.extra_template
             if own is not None and template is not None and own[0] != template[0]:
-                raise SettingsError(f"scores another text after the options than {first}", (*KEYS, part.name))
+                raise SettingsError(
+                    f"scores another text after the options than {first}", ("score", *_SCORERS, part.name)
+                )
             if own is not None and template is None:
                 first, template = part.name, own
         return template
@@ -201,11 +395,7 @@ class SeveralScorer(Scorer):
         return self.deciding.scorer.tells_right_from_wrong
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        return [
-            (text, (*_BELOW, part.name, "score", *keys))
-            for part in self.parts
-            for text, keys in part.scorer.warnings(samples)
-        ]
+        return [(text, self._below(part, keys)) for part in self.parts for text, keys in part.scorer.warnings(samples)]
 
     def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
         part, own = next(self._presented(presented))
@@ -227,7 +417,9 @@ class SeveralScorer(Scorer):
         return [text for part in self.parts for text in part.scorer.judges()]
 
     def versions(self) -> list[JSON]:
-        return [[part.name, *part.scorer.versions()] for part in self.parts]
+        if not self._is_several:
+            return self.deciding.versions()
+        return [[part.name, *part.versions()] for part in self.parts]
 
 
 _COUNTS = ("correct", "total")
@@ -237,7 +429,7 @@ _COUNTS = ("correct", "total")
 def _prefixed(part: Part, score: Score) -> dict[str, float]:
     """Return the score's numbers under the scorer's name, and whether it held no answer, which no other field says."""
     values = dict(score.values)
-    if "no_answer" in part.scorer.metrics or score.no_answer:
+    if "no_answer" in part.metrics or score.no_answer:
         values["no_answer"] = float(score.no_answer)
     return {f"{part.name}.{name}": value for name, value in values.items()}
 
@@ -264,49 +456,37 @@ def suite_scorer(
     filters: Sequence[FilterSettings] = (),
     epochs: EpochsSpec | None = None,
     not_measurable: Mapping[str, float] = MappingProxyType({}),
-) -> Scorer:
-    """The scorer of a suite with what the suite puts around it; ``custom`` are those registered from Python, by name.
+) -> Pipeline:
+    """Return the scorers of a suite with what the suite puts around them; ``custom`` are those registered from Python.
 
     Each of several scorers has filters and epochs of its own, so that each reduces its own judgements.
-    ``SettingsError`` says in one line what cannot be used.
+    Raise ``SettingsError``, which says in one line what cannot be used.
     """
-    pipeline = make_pipeline(filters)
+    chain = make_filters(filters)
     if not isinstance(settings, SeveralSettings):
-        made = _made(settings, custom, ("score",))
-        _check_reductions(epochs, made, ("epochs", "reduce"))
-        return _surrounded(made, pipeline, _FILTERS, epochs, not_measurable)
+        scorer = _made(settings, custom, ("score",))
+        _check_reductions(epochs, scorer, ("epochs", "reduce"))
+        return Pipeline((Part("", scorer, chain, _FILTERS, epochs, dict(not_measurable)),))
     parts = {}
     for name, part in settings.scorers.items():
-        keys = (*KEYS, name)
-        own = make_pipeline(part.filters, (*keys, "filters"))
+        keys = ("score", *_SCORERS, name)
+        own = make_filters(part.filters, (*keys, "filters"))
         reduced = _reduced(epochs, part, keys)
         if part.score.why_alone is not None:
             message, own_keys = part.score.why_alone
             raise SettingsError(message, (*keys, "score", *own_keys))
-        inner = _made(part.score, custom, (*keys, "score"))
-        _check_reductions(reduced, inner, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce"))
+        scorer = _made(part.score, custom, (*keys, "score"))
+        _check_reductions(reduced, scorer, ("epochs", "reduce") if part.reduce is None else (*keys, "reduce"))
         where = (*keys, "filters") if own else _FILTERS
         prefix = "" if name == settings.deciding else f"{name}."
         numbers = {key.removeprefix(prefix): one for key, one in not_measurable.items() if key.startswith(prefix)}
-        parts[name] = Part(name, _surrounded(inner, pipeline + own, where, reduced, numbers))
+        parts[name] = Part(name, scorer, chain + own, where, reduced, numbers)
     deciding = parts.pop(settings.deciding)
-    return SeveralScorer(deciding, tuple(parts.values()))
-
-
-_FILTERS: Keys = ("filters",)
-
-
-def _surrounded(
-    inner: Scorer, pipeline: Pipeline, keys: Keys, epochs: EpochsSpec | None, not_measurable: Mapping[str, float]
-) -> Scorer:
-    scorer = FilteredScorer(inner, pipeline, keys) if pipeline else inner
-    if epochs is None:
-        return scorer
-    return EpochsScorer(scorer, epochs.count, epochs.reduce, epochs.vote, epochs.threshold, dict(not_measurable))
+    return Pipeline((deciding, *parts.values()))
 
 
 def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> EpochsSpec | None:
-    """The suite's epochs with the reductions of one of several scorers."""
+    """Return the suite's epochs with the reductions of one of several scorers."""
     if part.reduce is None:
         return epochs
     if epochs is None:
@@ -318,7 +498,7 @@ def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> Epoch
 
 
 def _check_reductions(epochs: EpochsSpec | None, scorer: Scorer, keys: Keys) -> None:
-    """Right replies can only be counted where the scorer says which are, or a threshold does."""
+    """Raise ``SettingsError`` if right replies are to be counted and neither scorer nor threshold says which are."""
     if epochs is None or scorer.tells_right_from_wrong is None:
         return
     if scorer.tells_right_from_wrong:
@@ -338,7 +518,7 @@ def _check_reductions(epochs: EpochsSpec | None, scorer: Scorer, keys: Keys) -> 
 
 
 def _made(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
-    """The scorer of settings that stand at ``keys``, which ``SettingsError`` then names."""
+    """Return the scorer of settings that stand at ``keys``, which ``SettingsError`` then names."""
     try:
         return make_scorer(settings, custom)
     except SettingsError as error:
@@ -348,7 +528,7 @@ def _made(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]], key
 
 
 def make_scorer(settings: ScoreSettings, custom: Mapping[str, Callable[..., Any]] = NO_SCORERS) -> Scorer:
-    """The scorer of a suite; ``custom`` are those registered from Python, by name.
+    """Return the scorer with these settings; ``custom`` are those registered from Python, by name.
 
     ``ValueError`` says in one line why these settings cannot be used; the keys of a ``SettingsError`` lead on from
     those of ``settings``.

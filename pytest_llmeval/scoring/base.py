@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -30,7 +29,6 @@ __all__ = [
     "S",
     "Scorer",
     "ScorerSettings",
-    "ScorerWrapper",
     "SettingsError",
     "SettingsScorer",
     "SuiteView",
@@ -402,45 +400,3 @@ def reply_request(
         top_k=generate.used_top_k,
         repetition_penalty=generate.repetition_penalty,
     )
-
-
-def _passed_on(name: str) -> Any:
-    """What the inner scorer has under this name: a value, or a method to call."""
-    return property(attrgetter(f"inner.{name}"))
-
-
-@dataclass(frozen=True, slots=True)
-class ScorerWrapper(Scorer):
-    """Base of the scorers that add something to any other one."""
-
-    inner: Scorer
-
-    name = _passed_on("name")
-    version = _passed_on("version")
-    metrics = _passed_on("metrics")
-    better = _passed_on("better")
-    default_template = _passed_on("default_template")
-    present = _passed_on("present")
-    variables = _passed_on("variables")
-    answer_text = _passed_on("answer_text")
-    requests = _passed_on("requests")
-    score = _passed_on("score")
-    suite_problem = _passed_on("suite_problem")
-    warnings = _passed_on("warnings")
-    extra_template = _passed_on("extra_template")
-    tells_right_from_wrong = _passed_on("tells_right_from_wrong")
-    options = _passed_on("options")
-    judges = _passed_on("judges")
-    roles = _passed_on("roles")
-    is_about_data = _passed_on("is_about_data")
-    reads_documents = _passed_on("reads_documents")
-    asking = _passed_on("asking")
-
-    @property
-    def layer_version(self) -> int:
-        """Raised whenever this layer could make another score of the same responses; part of a suite's fingerprint."""
-        return 1
-
-    def versions(self) -> list[JSON]:
-        """This layer's name and version, and what the inner scorer has."""
-        return [type(self).__name__, self.layer_version, *self.inner.versions()]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import get_args
 
 from pytest_llmeval.models.base import JudgeSteps
-from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper
+from pytest_llmeval.scoring.base import Presented, Scorer
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.references import quote
@@ -30,8 +30,6 @@ def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response])
     A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.
     """
     score = yield from scorer.asking(presented, responses)
-    if isinstance(scorer, ScorerWrapper):
-        return score
     score = checked(score, scorer.name)
     if len(responses) != 1 or not isinstance(responses[0], GenerateResponse) or not responses[0].is_unfinished:
         return score

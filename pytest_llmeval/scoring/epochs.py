@@ -6,43 +6,31 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here, whole
-from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import Failed, JudgeSteps
-from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import (
-    Better,
-    Presented,
-    ScorerWrapper,
-    SettingsError,
-    score_without_judge,
-    side_by_side,
-)
-from pytest_llmeval.scoring.checking import judging, shown_score
-from pytest_llmeval.scoring.filters import FilteredScorer
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable, with_numbers
-from pytest_llmeval.scoring.metrics.sample_values import contradiction
-from pytest_llmeval.scoring.responses import reply, status_of_credit
-from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
-from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Prompt, Request, Response, Score, Status
+from pytest_llmeval.scoring.base import Better
+from pytest_llmeval.scoring.checking import shown_score
+from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
+from pytest_llmeval.scoring.responses import status_of_credit
+from pytest_llmeval.text.wording import describe, expected_one_of, quoted
+from pytest_llmeval.types import JSON, Score, Status
 
 __all__ = [
     "COUNTING_REDUCTIONS",
     "MAX_EPOCHS",
-    "EpochsScorer",
     "EpochsSpec",
     "Reductions",
     "deciding_epoch",
     "pass_at_k",
     "pass_hat_k",
+    "reduced_better",
+    "reduced_metrics",
+    "reduced_score",
     "reduction_parts",
     "reduction_problem",
 ]
@@ -157,9 +145,6 @@ COUNTING_REDUCTIONS = ("any", "all", "pass@", "pass^")
 """Reductions that need to know which replies are right, by the first of ``reduction_parts``."""
 
 
-_KEYS: Keys = ("epochs",)
-
-
 _COUNTS = ("correct", "total", "no_answer")
 
 
@@ -188,135 +173,6 @@ def _share(num_replies: int, num_such: int, k: int) -> float:
     if not 0 <= num_such <= num_replies or not 1 <= k <= num_replies:
         raise ValueError(f"found {num_such} of {num_replies} replies and k = {k}")
     return math.comb(num_such, k) / math.comb(num_replies, k)
-
-
-@dataclass(frozen=True, slots=True)
-class EpochsScorer(ScorerWrapper):
-    """A scorer that asks for ``count`` replies, has each judged, and reduces the scores as ``reduce`` says (see
-    ``EpochsSpec``).
-
-    ``vote`` is what ``mode`` counts. ``threshold`` makes right and wrong of replies that have numbers alone.
-    ``not_measurable`` are the numbers that a reply counts as, by metric, where it says that there is none.
-    """
-
-    count: int
-    reduce: tuple[str, ...] = ("mean",)
-    vote: Literal["answer", "text"] = "answer"
-    threshold: float | None = None
-    not_measurable: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Name those of the first reduction as they are, the others' under their names; none where the scorer names
-        none.
-        """
-        own = self.inner.metrics
-        if not own:
-            return ()
-        first, *others = (_metrics(name, own) for name in self.reduce)
-        names = [*first, "no_answer"] if "no_answer" in own and "no_answer" not in first else first
-        for reduction, found in zip(self.reduce[1:], others, strict=True):
-            names = [*names, *(_under(reduction, name) for name in found if name not in _COUNTS)]
-        return tuple(names)
-
-    @property
-    def better(self) -> Mapping[str, Better]:
-        own = self.inner.better
-        return {**own, **{_under(reduction, name): own[name] for reduction in self.reduce[1:] for name in own}}
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """Ask what the scorer asks, once for each epoch. Raise ``SettingsError`` where all replies would be equal."""
-        own = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
-        asked = [request for request in own if isinstance(request, GenerateRequest)]
-        if len(asked) != len(own) or not asked:
-            raise SettingsError(
-                f"the scorer {self.inner.name} compares loglikelihoods, which would be the same {self.count} times; "
-                "remove epochs, or use a scorer that judges a reply",
-                _KEYS,
-            )
-        if self.count > 1 and any(request.temperature == 0 for request in asked):
-            raise SettingsError(
-                f"every sample is asked {self.count} times, and at temperature 0 all replies are the same; set "
-                "generate.temperature above 0 (where replies are read from a file or made by a program, it changes "
-                "nothing)",
-                _KEYS,
-            )
-        return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(self.count) for request in asked)
-
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        return score_without_judge(self.asking(presented, responses))
-
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
-        """Return the reduced score. It is unscored where one of the replies is, and where right replies are to be
-        counted and the scorer knows none.
-        """
-        size = len(responses) // self.count
-        if size * self.count != len(responses) or not size:
-            raise ModelError(f"expected as many responses for each of {self.count} epochs, found {len(responses)}")
-        parts = [responses[epoch * size : (epoch + 1) * size] for epoch in range(self.count)]
-        judged = yield from side_by_side([self._judging(presented, part) for part in parts])
-        scores = [self._decided(with_numbers(score, self.not_measurable)) for _, score in judged]
-        for epoch, score in enumerate(scores, 1):
-            if score.status == "unscored":
-                return Score(status="unscored", reason=f"epoch {epoch} of {self.count}: {score.reason}")
-        return self._reduced(scores, [vote for vote, _ in judged])
-
-    def _decided(self, score: Score) -> Score:
-        """Return the score with right or wrong, where it is a number and ``threshold`` says from which one on it is
-        right.
-
-        It is unscored where an accuracy that the scorer gave says the opposite.
-        """
-        if self.threshold is None or score.status != "scored":
-            return score
-        name = self._threshold_metric(score)
-        if name is None or name not in score.values:
-            return score
-        value = score.values[name]
-        lower = definition(name, self.inner.better).higher_is_better is False
-        is_right = value <= self.threshold if lower else value >= self.threshold
-        status: Status = "correct" if is_right else "wrong"
-        if (found := contradiction(status, score.values)) is not None:
-            return Score(status="unscored", reason=f"epochs.threshold gave {found}")
-        return dataclasses.replace(score, status=status)
-
-    def _threshold_metric(self, score: Score) -> str | None:
-        """Return the first metric that the score has, or says to be not measurable; None where it says nothing."""
-        names = (*self.inner.metrics, *score.values)
-        return next((name for name in names if name in score.values or why_not_measurable(score, name)), None)
-
-    def _judging(
-        self, presented: Presented, responses: Sequence[Response]
-    ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
-        """Return what mode counts of one epoch, None for nothing; and its score."""
-        if self.vote == "text" and isinstance(self.inner, FilteredScorer):
-            return (yield from self.inner.judging(presented, responses))
-        score = yield from judging(self.inner, presented, responses)
-        if self.vote == "text":
-            return reply(responses) if _has_answered(responses) else None, score
-        return (score.answer if score.vote is None else score.vote), score
-
-    def _reduced(self, scores: Sequence[Score], votes: Sequence[str | None]) -> Score:
-        first, *others = self.reduce
-        try:
-            reduced, epoch = _reduce(first, scores, votes)
-            values, reasons = dict(reduced.values), dict(reduced.not_measurable)
-            for name in others:
-                found, _ = _reduce(name, scores, votes)
-                values.update((_under(name, key), value) for key, value in found.values.items())
-                reasons.update((_under(name, key), reason) for key, reason in found.not_measurable.items())
-        except _NothingIsRightError as error:
-            return Score(status="unscored", reason=str(error))
-        shown: list[JSON] = [shown_score(score, with_values=score.status == "scored") for score in scores]
-        details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
-        return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)
-
-
-def _has_answered(responses: Sequence[Response]) -> bool:
-    """Return whether no reply ended inside of its reasoning."""
-    return not any(isinstance(response, GenerateResponse) and response.is_unfinished for response in responses)
 
 
 def deciding_epoch(score: Score) -> int:
@@ -416,3 +272,42 @@ def _majority(votes: Sequence[str | None]) -> int:
     """
     counts = Counter(vote for vote in votes if vote is not None)
     return votes.index(counts.most_common(1)[0][0]) if counts else 0
+
+
+def reduced_metrics(reductions: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics of reduced scores where each reply's score carries ``own``; none where the scorer names none.
+
+    Those of the first reduction keep their names; the others' stand under theirs.
+    """
+    if not own:
+        return ()
+    first, *others = (_metrics(name, own) for name in reductions)
+    names = [*first, "no_answer"] if "no_answer" in own and "no_answer" not in first else first
+    for reduction, found in zip(reductions[1:], others, strict=True):
+        names = [*names, *(_under(reduction, name) for name in found if name not in _COUNTS)]
+    return tuple(names)
+
+
+def reduced_better(reductions: Sequence[str], own: Mapping[str, Better]) -> Mapping[str, Better]:
+    """Return the better directions of reduced scores' metrics; ``own`` are those of one reply's."""
+    return {**own, **{_under(reduction, name): own[name] for reduction in reductions[1:] for name in own}}
+
+
+def reduced_score(reductions: Sequence[str], scores: Sequence[Score], votes: Sequence[str | None]) -> Score:
+    """Return one score of the scores of all epochs; ``votes`` are what ``mode`` counts, None for nothing.
+
+    It is unscored where right replies are to be counted and the scorer knows none.
+    """
+    first, *others = reductions
+    try:
+        reduced, epoch = _reduce(first, scores, votes)
+        values, reasons = dict(reduced.values), dict(reduced.not_measurable)
+        for name in others:
+            found, _ = _reduce(name, scores, votes)
+            values.update((_under(name, key), value) for key, value in found.values.items())
+            reasons.update((_under(name, key), reason) for key, reason in found.not_measurable.items())
+    except _NothingIsRightError as error:
+        return Score(status="unscored", reason=str(error))
+    shown: list[JSON] = [shown_score(score, with_values=score.status == "scored") for score in scores]
+    details: dict[str, JSON] = {"epoch": epoch, "epochs": shown}
+    return dataclasses.replace(reduced, values=values, details=details, not_measurable=reasons)

@@ -1,10 +1,10 @@
-"""Filters of a reply: their settings in a suite, and a scorer whose replies go through them."""
+"""Filters of a reply: their settings in a suite, and what they leave of a text."""
 
 from __future__ import annotations
 
 import dataclasses
 import unicodedata
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args
@@ -21,24 +21,9 @@ from pytest_llmeval.data.spec import (
     refuse_here,
     with_kind,
 )
-from pytest_llmeval.models.base import Failed, JudgeSteps
-from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, ScorerWrapper, SettingsError, score_without_judge
-from pytest_llmeval.scoring.checking import judging, never_right
+from pytest_llmeval.scoring.base import SettingsError
 from pytest_llmeval.scoring.regular_expressions import PythonRegex, found_text
-from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
-from pytest_llmeval.types import (
-    Ask,
-    EarlierReply,
-    GenerateRequest,
-    GenerateResponse,
-    Prompt,
-    Request,
-    Response,
-    Sample,
-    Score,
-)
 
 __all__ = [
     "FILTERS",
@@ -47,16 +32,15 @@ __all__ = [
     "ChoiceRegexFilter",
     "DropReasoningFilter",
     "Filter",
+    "FilterChain",
     "FilterError",
     "FilterSettings",
-    "FilteredScorer",
     "Filters",
     "MapFilter",
-    "Pipeline",
     "PlainFilter",
     "RegexFilter",
     "filters_json_schema",
-    "make_pipeline",
+    "make_filters",
 ]
 
 Missing: TypeAlias = Literal["no_answer", "keep"]
@@ -406,8 +390,8 @@ class _DropReasoning:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """Filters in their order. ``names`` say of each where it stands in the suite.
+class FilterChain:
+    """Filters in their order, which a text goes through. ``names`` say of each where it stands in the suite.
 
     ``needs_choices`` is the name of one that looks at the sample's choices.
     """
@@ -432,8 +416,8 @@ class Pipeline:
                 raise FilterError(f"{name}: the search took more memory than there is") from None
         return left
 
-    def __add__(self, other: Pipeline) -> Pipeline:
-        return Pipeline(
+    def __add__(self, other: FilterChain) -> FilterChain:
+        return FilterChain(
             (*self.steps, *other.steps), (*self.names, *other.names), self.needs_choices or other.needs_choices
         )
 
@@ -445,7 +429,7 @@ class FilterError(Exception):
     """An error of a filter that did not come to an end."""
 
 
-def make_pipeline(filters: Sequence[FilterSettings], keys: Keys = ("filters",)) -> Pipeline:
+def make_filters(filters: Sequence[FilterSettings], keys: Keys = ("filters",)) -> FilterChain:
     """Return the filters of a suite or of one of its scorers, which stand at ``keys``.
 
     Raise ``SettingsError``, which says which cannot be used, and why.
@@ -462,7 +446,7 @@ def make_pipeline(filters: Sequence[FilterSettings], keys: Keys = ("filters",)) 
         names.append(dotted(where))
         if isinstance(settings, ChoiceRegexFilter):
             needs_choices = dotted(where)
-    return Pipeline(tuple(steps), tuple(names), needs_choices)
+    return FilterChain(tuple(steps), tuple(names), needs_choices)
 
 
 def _filter(settings: FilterSettings) -> Filter:
@@ -492,77 +476,3 @@ def _check_group(compiled: PythonRegex, group: int | str | None) -> None:
         raise ValueError(f"the pattern has no group named {group!r}")
     if isinstance(group, int) and not 0 <= group <= compiled.compiled.groups:
         raise ValueError(f"the pattern has {compiled.compiled.groups} groups, and no group {group}")
-
-
-@dataclass(frozen=True, slots=True)
-class FilteredScorer(ScorerWrapper):
-    """A scorer that judges what filters leave of a reply; ``keys`` are where they stand in the suite."""
-
-    pipeline: Pipeline
-    keys: Keys = ("filters",)
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Name the scorer's own, and how many replies held no answer; none where the scorer names none."""
-        own = self.inner.metrics
-        return tuple(dict.fromkeys((*own, "no_answer"))) if own else ()
-
-    def present(self, sample: Sample) -> Presented:
-        """Present as the scorer does. Raise ``ValueError`` too for a sample without choices that a filter looks at."""
-        if self.pipeline.needs_choices is not None and not sample.choices:
-            raise ValueError(f"{self.pipeline.needs_choices} looks at the sample's choices, and it has none")
-        return self.inner.present(self._with_earlier_filtered(sample))
-
-    def _with_earlier_filtered(self, sample: Sample) -> Sample:
-        """Put what is compared with the reply through the same filters."""
-        if sample.earlier is None or sample.earlier.text is None:
-            return sample
-        try:
-            earlier = EarlierReply(self.pipeline(sample.earlier.text, sample.choices) or "", sample.earlier.problem)
-        except FilterError as error:
-            earlier = EarlierReply(problem=str(error))
-        return dataclasses.replace(sample, earlier=earlier)
-
-    def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
-    ) -> tuple[Request, ...]:
-        """Ask what the scorer asks. Raise ``SettingsError`` where that is not for one reply."""
-        requests = self.inner.requests(presented, prompt, delimiter=delimiter, generate=generate)
-        if len(requests) != 1 or not isinstance(requests[0], GenerateRequest):
-            raise SettingsError(
-                f"the scorer {self.inner.name} uses no reply that could be filtered; remove the filters, or use a "
-                "scorer that judges a reply",
-                self.keys,
-            )
-        return requests
-
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
-        """Return the score of what is left; where that is nothing, the sample has no answer."""
-        return score_without_judge(self.asking(presented, responses))
-
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
-        return (yield from self.judging(presented, responses))[1]
-
-    def judging(
-        self, presented: Presented, responses: Sequence[Response]
-    ) -> Generator[Ask, Sequence[Response | Failed], tuple[str | None, Score]]:
-        """Return what is left of the reply, None where it holds no answer; and its score."""
-        text = reply(responses)
-        try:
-            left = self.pipeline(text, presented.sample.choices)
-        except FilterError as error:
-            return None, Score(status="unscored", reason=str(error))
-        # Scorers know what an empty reply is worth: a score that is a number is one all the same.
-        filtered = [
-            dataclasses.replace(response, text=left or "")
-            for response in responses
-            if isinstance(response, GenerateResponse)
-        ]
-        score = yield from judging(self.inner, presented, filtered)
-        if left is None:
-            score = never_right(score)
-        if score.status not in ("correct", "unscored") and not (left or "").strip():
-            score = dataclasses.replace(score, no_answer=True, answer=None)
-        if left not in (text, score.answer):
-            score = dataclasses.replace(score, details={**score.details, "filtered": left})
-        return left, score

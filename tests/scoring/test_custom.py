@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer
+from pytest_llmeval.evaluation.pipeline import Part, Pipeline
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
-from pytest_llmeval.scoring.epochs import EpochsScorer
+from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
 SAMPLE = Sample(id="a", path="x.yaml", line=1, question="q", target="t")
@@ -256,13 +256,17 @@ def test_a_class_of_the_base_class() -> None:
 
 def test_directions_under_several_scorers_and_epochs() -> None:
     inner = scorer_of(Shortest)
-    several = SeveralScorer(Part("a", inner), (Part("b", inner),))
+    several = Pipeline((Part("a", inner), Part("b", inner)))
     assert several.better == {"words": "lower", "b.words": "lower"}
-    assert EpochsScorer(inner, 3, ("mean", "mode")).better == {"words": "lower", "mode.words": "lower"}
+    assert Part("", inner, epochs=EpochsSpec(count=3, reduce=("mean", "mode"))).better == {
+        "words": "lower",
+        "mode.words": "lower",
+    }
     reply = GenerateResponse(text="two words")
     for threshold, status in ((2.0, "correct"), (1.0, "wrong")):
-        epochs = EpochsScorer(inner, 1, ("first",), threshold=threshold)
-        assert epochs.score(epochs.present(SAMPLE), [reply]).status == status
+        epochs = EpochsSpec(count=1, reduce=("first",), threshold=threshold)
+        scorer = Pipeline((Part("", inner, epochs=epochs),))
+        assert scorer.score(scorer.present(SAMPLE), [reply]).status == status
 
 
 def test_the_version_of_a_class_is_its_own_or_that_of_its_sources() -> None:

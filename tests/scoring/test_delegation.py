@@ -10,12 +10,12 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer, make_scorer
+from pytest_llmeval.evaluation.pipeline import Part, Pipeline, make_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.python.checked import CheckedScorer
 from pytest_llmeval.scorers.python.custom import CustomSettings
-from pytest_llmeval.scoring.base import Presented, Scorer, ScorerWrapper, SuiteView, reply_request
+from pytest_llmeval.scoring.base import Presented, Scorer, SuiteView, reply_request
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
@@ -77,7 +77,7 @@ class Mine(Scorer):
 
 def _score(scorer: Any, presented: Presented) -> str:
     """The status; of several, which ask where one of them does, that of the answer to what they ask."""
-    if isinstance(scorer, SeveralScorer):
+    if isinstance(scorer, Pipeline):
         return str(scorer.parts[0].scorer.score(presented, [GenerateResponse(text="r")]).status)
     return str(scorer.score(presented, [GenerateResponse(text="r")]).status)
 
@@ -112,12 +112,12 @@ def checked() -> Scorer:
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("outer", ["checked", "wrapper", "several"])
+@pytest.mark.parametrize("outer", ["checked", "pipeline", "several"])
 def test_every_part_of_a_scorer_is_passed_on(outer: str, part: str) -> None:
     made: dict[str, Scorer] = {
         "checked": checked(),
-        "wrapper": ScorerWrapper(Mine()),
-        "several": SeveralScorer(Part("a", Mine())),
+        "pipeline": Pipeline((Part("", Mine()),)),
+        "several": Pipeline((Part("a", Mine()),)),
     }
     found = []
     for scorer in (Mine(), made[outer]):

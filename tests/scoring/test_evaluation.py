@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.evaluation import pipeline
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scorers import math as mathematics
 from pytest_llmeval.scorers.number import NumberScorer
 from pytest_llmeval.scorers.texts import reference_scorer
-from pytest_llmeval.scoring.base import ScorerWrapper
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt
@@ -39,17 +39,17 @@ def evaluation(folder: Path, text: str) -> Evaluation:
     [
         (SEVERAL, NumberScorer, "version"),
         ("score: number\nfilters: [strip]\n", NumberScorer, "version"),
-        ("score: number\nfilters: [strip]\n", ScorerWrapper, "layer_version"),
-        ("score: number\nepochs: 3\n", ScorerWrapper, "layer_version"),
+        ("score: number\nfilters: [strip]\n", pipeline, "FILTERS_VERSION"),
+        ("score: number\nepochs: 3\n", pipeline, "EPOCHS_VERSION"),
     ],
     ids=["one of several", "inside filters", "filters", "epochs"],
 )
 def test_the_version_of_every_part_is_in_the_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, changed: type, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, changed: object, name: str
 ) -> None:
     before = evaluation(tmp_path, text).fingerprints()
     assert evaluation(tmp_path, text).fingerprints() == before
-    monkeypatch.setattr(changed, name, property(lambda _: 99))
+    monkeypatch.setattr(changed, name, 99 if name.isupper() else property(lambda _: 99))
     after = evaluation(tmp_path, text).fingerprints()
     assert after[0] != before[0]
     assert after[1].keys() == before[1].keys()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pytest_llmeval
-from pytest_llmeval.evaluation.pipeline import Part, SeveralScorer, suite_scorer
+from pytest_llmeval.evaluation.pipeline import Part, Pipeline, suite_scorer
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.scorers.exact import ExactSettings
@@ -77,7 +77,7 @@ def test_a_mean_over_epochs_is_of_those_that_have_it() -> None:
 
 def test_one_of_several_scorers_says_it() -> None:
     mine = suite_scorer(CustomSettings(name="mine"), {"mine": lambda reply: NotMeasurable("no joke")})
-    scorer = SeveralScorer(Part("a", suite_scorer(ExactSettings())), (Part("b", mine),))
+    scorer = Pipeline((Part("a", suite_scorer(ExactSettings())), Part("b", mine)))
     score = checked(scorer.score(scorer.present(a_sample("1")), [GenerateResponse(text="1")]), "several")
     assert (score.status, score.not_measurable) == ("correct", {"b.*": "no joke"})
     assert why_not_measurable(score, "b.wit") == "no joke"
