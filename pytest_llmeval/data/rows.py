@@ -230,8 +230,9 @@ def _nested_rows(
             inherited = {**inherited, **{name: column for name, column in value.items() if name != part}}
         yield from _nested_rows(source, value[part], rest, (*above, part), inherited)
     elif part == _EACH and isinstance(value, dict):
+        leads_on = bool(rest) or _holds_lists_of_rows(value)
         for name, item in value.items():
-            if rest or (isinstance(item, list) and item and all(isinstance(row, dict) for row in item)):
+            if leads_on:
                 yield from _nested_rows(source, item, rest, (*above, name), inherited or {})
             else:
                 row = item if isinstance(item, dict) else {_VALUE: item}
@@ -245,6 +246,12 @@ def _nested_rows(
             yield from _nested_rows(source, item, rest, (*above, index), inherited or {})
     else:
         raise source.error(_no_key(part, value, above))
+
+
+def _holds_lists_of_rows(value: Mapping[str, JSON]) -> bool:
+    """Return whether each value of a mapping is a list of mappings; some may be empty, and not all."""
+    lists = [one for one in value.values() if isinstance(one, list) and all(isinstance(row, dict) for row in one)]
+    return any(lists) and len(lists) == len(value)
 
 
 def _keys_of_rows(
@@ -353,9 +360,12 @@ def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None)
         with io.TextIOWrapper(
             open_bytes(source, max_bytes=MAX_DATA_BYTES, too_large="split it"), encoding="utf-8-sig", newline=""
         ) as text:
-            first = text.readline()
+            begin = [text.readline()]
+            while begin[-1] and not begin[-1].strip("\r\n"):
+                begin.append(text.readline())
+            first = begin[-1]
             separator = separator or _separator(first, 2 if columns is None else len(columns))
-            reader = csv.reader(chain([first], text), delimiter=separator, strict=True)
+            reader = csv.reader(chain(begin, text), delimiter=separator, strict=True)
             while (cells := _next_cells(reader)) is not None:
                 if not cells:
                     pass

@@ -219,9 +219,10 @@ def test_a_line_ends_at_a_line_feed_only(load: Load, name: str) -> None:
         assert [sample.line for sample in suite.samples] == list(range(1, len(rows) + 1))
 
 
+@pytest.mark.parametrize("above", ["", "\r\n\r\n"])
 @pytest.mark.parametrize("more", ["", "\n  separator: ';'"])
-def test_values_that_semicolons_separate(load: Load, more: str) -> None:
-    rows = '\ufeffid;question;target\r\n1;Which is even?;2\r\n2;"One; or two?";a,b\r\n'
+def test_values_that_semicolons_separate(load: Load, more: str, above: str) -> None:
+    rows = f'\ufeff{above}id;question;target\r\n1;Which is even?;2\r\n2;"One; or two?";a,b\r\n'
     suite = load(f"{HEAD}a.csv{more}\n", {"a.csv": rows})
     assert [(sample.id, sample.question, sample.target) for sample in suite.samples] == [
         ("1", "Which is even?", "2"),

@@ -82,6 +82,7 @@ ANSWERS = {"q1": {"answer": "4"}, "q2": {"answer": "5"}}
         ({"q1": "4", "q2": ["5"]}, "'*'", [{"id": "q1", "value": "4"}, {"id": "q2", "value": ["5"]}]),
         ({"q1": {"id": 7, "answer": "4"}}, "'*'", [{"id": 7, "answer": "4"}]),
         ({"easy": [{"answer": "4"}], "hard": [{"answer": "5"}]}, "'*'", [{"answer": "4"}, {"answer": "5"}]),
+        ({"none": [], "hard": [{"answer": "5"}]}, "'*'", [{"answer": "5"}]),
         ({"a": {"rows": [{"answer": "4"}], "of": "a"}}, "'*.rows'", [{"of": "a", "answer": "4"}]),
     ],
 )
