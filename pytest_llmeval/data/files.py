@@ -49,25 +49,25 @@ class Source:
     shown: str
 
     def beside(self, relative: str) -> Source:
-        """The file that ``relative`` names in this file's folder; an absolute path stays as it is."""
+        """Return the file that ``relative`` names in this file's folder; an absolute path stays as it is."""
         if os.path.isabs(relative):
             return Source(Path(relative), relative)
         shown = os.path.normpath(os.path.join(os.path.dirname(self.shown), relative))
         return Source(self.path.parent / relative, shown)
 
     def error(self, message: str, line: int | None = None) -> SuiteError:
-        """A ``SuiteError`` that names this file."""
+        """Return a ``SuiteError`` that names this file."""
         return SuiteError(message, path=self.shown, line=line)
 
 
 def compression_of(path: Path) -> str | None:
-    """The compression that the file's last suffix stands for: ``.gz`` or ``.zst``."""
+    """Return the compression that the file's last suffix stands for: ``.gz`` or ``.zst``."""
     suffix = path.suffix.lower()
     return suffix if suffix in COMPRESSIONS else None
 
 
 def read_text(source: Source, *, max_bytes: int, too_large: str) -> str:
-    """The whole file as text, decompressed if its suffix says so, without a byte order mark.
+    """Return the whole file as text, decompressed if its suffix says so, without a byte order mark.
 
     Raises ``SuiteError`` for a file that is missing, not a regular file (a pipe would block), unreadable, larger than
     ``max_bytes`` (``too_large`` says what to do then) or not UTF-8.
@@ -78,7 +78,7 @@ def read_text(source: Source, *, max_bytes: int, too_large: str) -> str:
 
 
 def decode(source: Source, data: bytes, first_line: int = 1) -> str:
-    """``data`` as text, without a byte order mark. Raises ``SuiteError`` at the line that is not UTF-8."""
+    """Return ``data`` as text, without a byte order mark. Raises ``SuiteError`` at the line that is not UTF-8."""
     try:
         return data.decode("utf-8-sig" if first_line == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def decode(source: Source, data: bytes, first_line: int = 1) -> str:
 
 
 def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
-    """The bytes of a file, decompressed if its suffix says so, to be read bit by bit and closed.
+    """Return the bytes of a file, decompressed if its suffix says so, to be read bit by bit and closed.
 
     Raises ``SuiteError`` as ``read_text`` does, also while the file is read: what comes out of a compressed file is
     bounded by ``max_bytes`` as well.
@@ -148,7 +148,7 @@ class _Bounded(io.RawIOBase):
         self._too_large = too_large
 
     def readable(self) -> bool:
-        """Yes: ``io.BufferedReader`` asks."""
+        """Return True, which ``io.BufferedReader`` asks for."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -158,7 +158,7 @@ class _Bounded(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        """All that is left, in large bits."""
+        """Return all that is left, in large bits."""
         return b"".join(iter(lambda: self._next(_BUFFER_BYTES), b""))
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ def _too_large_error(source: Source, found: str, max_bytes: int, too_large: str)
 
 
 def import_arrow(source: Source, what: str) -> Any:
-    """The module ``pyarrow``. Raises ``SuiteError`` with how to install it; ``what`` needs it."""
+    """Return the module ``pyarrow``. Raises ``SuiteError`` with how to install it; ``what`` needs it."""
     try:
         return importlib.import_module("pyarrow")
     except ImportError:

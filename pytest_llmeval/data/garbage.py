@@ -11,7 +11,7 @@ __all__ = ["LastingObjects", "without_collection"]
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """In this context cycles are not looked for; what is no longer referenced is freed as ever."""
+    """Look for no cycles in this context; what is no longer referenced is freed as ever."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -57,13 +57,13 @@ class HubDataset:
 
     @property
     def shown(self) -> str:
-        """``org/name (config, split)``."""
+        """Return ``org/name (config, split)``."""
         parts = ", ".join(part for part in (self.config, self.split) if part is not None)
         return f"{self.name} ({parts})" if parts else self.name
 
 
 def read_hub(dataset: HubDataset, error: HubError) -> Iterator[Row]:
-    """The rows of one split, one by one; with ``streaming`` no more are read than are asked for.
+    """Yield the rows of one split, one by one; with ``streaming`` no more are read than are asked for.
 
     Values are as ``rows_of_batch`` makes them: images and sounds are not decoded, and class labels are numbers. Raises
     what ``error`` makes for a data set that cannot be had, or several configs or splits where none is named.
@@ -96,7 +96,7 @@ def read_hub(dataset: HubDataset, error: HubError) -> Iterator[Row]:
 
 
 def load_split(dataset: HubDataset, error: HubError) -> Any:
-    """One split as ``datasets`` has it, for code that works on such a table. Raises what ``read_hub`` raises."""
+    """Return one split as ``datasets`` has it, for code that works on such a table. Raises what ``read_hub`` raises."""
     if not dataset.is_local and _NAME.fullmatch(dataset.name) is None:
         raise error(f"found {quoted(dataset.name)}, expected the name of a data set as org/name", "hub")
     try:
@@ -117,7 +117,8 @@ def load_split(dataset: HubDataset, error: HubError) -> Any:
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows as ``datasets`` has them, for code that works on such a table; a column that a row lacks is None there.
+    """Return rows as ``datasets`` has them, for code that works on such a table; a column that a row lacks is None
+    there.
 
     Raises ``ValueError`` for a column whose values are of different types, and without the package ``datasets``.
     """
@@ -150,7 +151,7 @@ def _split(dataset: HubDataset, loaded: Any, error: HubError) -> Any:
 
 
 def _load(dataset: HubDataset, error: HubError, **more: Any) -> Any:
-    """What ``load_dataset`` gives: without a network from the commit's files, if the hub's cache holds them."""
+    """Return what ``load_dataset`` gives: without a network from the commit's files, if the hub's cache holds them."""
     import datasets
 
     arguments: dict[str, Any] = {**dataset.arguments, **more}
@@ -202,7 +203,7 @@ def _tables(loaded: Any) -> list[Any]:
 
 
 def _cached_files(dataset: HubDataset) -> Path | None:
-    """The folder in the hub's cache that holds the files of the data set's commit."""
+    """Return the folder in the hub's cache that holds the files of the data set's commit."""
     import huggingface_hub
 
     if dataset.is_local and ("/" not in dataset.name or os.path.exists(dataset.name)):
@@ -217,7 +218,9 @@ def _cached_files(dataset: HubDataset) -> Path | None:
 
 
 def _decoder(kind: Any) -> Callable[[Any], Any] | None:
-    """What makes of a value of the feature ``kind`` the JSON values that are stored in it as text; None: nothing."""
+    """Return what makes of a value of the feature ``kind`` the JSON values that are stored in it as text; None:
+    nothing.
+    """
     import json
 
     name = type(kind).__name__
@@ -281,7 +284,7 @@ def _script_error(dataset: HubDataset, script: str, error: HubError) -> SuiteErr
 
 
 def answers(endpoint: str, timeout_s: float) -> bool:
-    """Whether a server answers at all, through the proxies of the environment, within ``timeout_s``."""
+    """Tell whether a server answers at all, through the proxies of the environment, within ``timeout_s``."""
     import huggingface_hub
 
     found: list[bool] = []
@@ -302,20 +305,22 @@ def answers(endpoint: str, timeout_s: float) -> bool:
 
 @functools.cache
 def hub_answers() -> bool:
-    """Whether the hub answers; asked once in a process."""
+    """Tell whether the hub answers; asked once in a process."""
     from huggingface_hub import constants
 
     return answers(constants.ENDPOINT, _REACH_TIMEOUT_S)
 
 
 def _is_known_unreachable() -> bool:
-    """Whether the hub was asked and did not answer."""
+    """Tell whether the hub was asked and did not answer."""
     return hub_answers.cache_info().currsize > 0 and not hub_answers()
 
 
 @contextmanager
 def _offline_where_unreachable() -> Iterator[None]:
-    """As with ``HF_HUB_OFFLINE`` where the hub does not answer: what is in the caches is read, and nothing waits."""
+    """Work as with ``HF_HUB_OFFLINE`` where the hub does not answer: what is in the caches is read, and nothing
+    waits.
+    """
     import datasets
     from huggingface_hub import constants
 

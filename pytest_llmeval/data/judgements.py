@@ -32,7 +32,8 @@ _EXPECTED = "expected query, 0, document and grade (TREC), or query, document an
 
 
 def relevance_judgements(value: JSON) -> Qrels:
-    """Those of one query: of a mapping of ids to grades, or of a list of relevant ids, whose grade is 1.
+    """Return the judgements on one query: of a mapping of ids to grades, or of a list of relevant ids, whose grade is
+    1.
 
     ``ValueError`` says what is neither.
     """
@@ -49,7 +50,7 @@ def relevance_judgements(value: JSON) -> Qrels:
 
 
 def read_judgements(source: Source) -> Judgements:
-    """The judgements of a file; its suffix says which form it has, and whatever is no data file's is TREC's.
+    """Return the judgements of a file; its suffix says which form it has, and whatever is no data file's is TREC's.
 
     Raises ``SuiteError`` at the line that is wrong.
     """

@@ -32,7 +32,7 @@ class Binary:
 
     @property
     def described(self) -> str:
-        """What an error says that it found."""
+        """Return what an error says that it found."""
         return f"binary data in the column {quoted(self.column)} ({self.num_bytes:,} bytes, such as an image)"
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Binary:
 
 
 def read_parquet(source: Source, *, max_bytes: int) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file as ``rows_of_batch`` makes them, read in batches. Raises ``SuiteError``."""
+    """Yield the rows of a Parquet file as ``rows_of_batch`` makes them, read in batches. Raises ``SuiteError``."""
     open_bytes(source, max_bytes=max_bytes, too_large="split it").close()
     arrow = import_arrow(source, "a Parquet file")
     parquet = importlib.import_module("pyarrow.parquet")
@@ -64,7 +64,7 @@ def read_parquet(source: Source, *, max_bytes: int) -> Iterator[dict[str, Any]]:
 
 
 def rows_of_batch(source: Source, batch: Any) -> Iterator[dict[str, Any]]:
-    """The rows of an Arrow record batch or table.
+    """Yield the rows of an Arrow record batch or table.
 
     Lists and structs become lists and mappings; dates, times and decimals their text; bytes a ``Binary``. Raises
     ``SuiteError`` for two columns of one name, or values that Python does not have.

@@ -62,13 +62,13 @@ class Row:
 
     @property
     def place(self) -> str:
-        """Where the row stands, for the middle of a message."""
+        """Return where the row stands, for the middle of a message."""
         if self.line is not None:
             return f"{self.source.shown}:{self.line}"
         return f"{self.source.shown}, row {self.position or self.number}"
 
     def error(self, message: str) -> SuiteError:
-        """A ``SuiteError`` at this row."""
+        """Return a ``SuiteError`` at this row."""
         if self.line is None:
             message = f"row {self.position or self.number}: {message}"
         return self.source.error(message, self.line)
@@ -99,12 +99,14 @@ def column_value(columns: Mapping[str, Any], column: str) -> Any:
 
 
 def format_of(path: Path) -> str | None:
-    """The format that the file's suffix stands for, before that of a compression: ``.jsonl`` of ``rows.jsonl.gz``."""
+    """Return the format that the file's suffix stands for, before that of a compression: ``.jsonl`` of
+    ``rows.jsonl.gz``.
+    """
     return FORMATS.get(data_suffix(path).lower())
 
 
 def data_suffix(path: Path) -> str:
-    """The suffix before that of a compression."""
+    """Return the suffix before that of a compression."""
     return os.path.splitext(path.stem)[1] if compression_of(path) is not None else path.suffix
 
 
@@ -120,7 +122,7 @@ def read_rows(
     of_ids: bool = False,
     is_row: Callable[[Mapping[str, JSON]], bool] | None = None,
 ) -> Iterator[Row]:
-    """The rows of a file, one by one.
+    """Return the rows of a file, one by one.
 
     ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list or mapping. ``columns``
     are the names of those of a CSV or TSV file without a header. ``separator`` stands between the values of these; else
@@ -207,7 +209,7 @@ def _read_parquet(file: _File) -> Iterator[Row]:
 
 
 def _rows_at(file: _File, value: JSON, key: str | None) -> Iterator[tuple[JSON, Keys]]:
-    """Each row to which ``key`` leads in the file's ``value``, and where it stands.
+    """Return each row to which ``key`` leads in the file's ``value``, and where it stands.
 
     ``*`` in ``key`` goes through a list, or through a mapping: where its values are the rows, they have its keys as
     ``id``, and those that are no mappings are the column ``value``. A row has the columns of the mappings on its way
@@ -219,7 +221,9 @@ def _rows_at(file: _File, value: JSON, key: str | None) -> Iterator[tuple[JSON, 
 def _nested_rows(
     source: Source, value: JSON, parts: Sequence[str], above: Keys, inherited: Mapping[str, JSON] | None
 ) -> Iterator[tuple[JSON, Keys]]:
-    """``above`` are the keys of ``value``, ``parts`` those of ``key`` that are left, ``inherited`` what rows get."""
+    """Yield the rows below ``value``. ``above`` are its keys, ``parts`` those of ``key`` that are left, ``inherited``
+    what rows get.
+    """
     if not parts:
         for index, row in enumerate(_list_of_rows(source, value, above)):
             yield {**inherited, **row} if inherited and isinstance(row, dict) else row, (*above, index)
@@ -320,7 +324,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no
 
 
 def _parse_json(source: Source, text: str, line: int | None) -> JSON:
-    """``line`` is that of a JSONL row; None for a whole file, whose errors then have lines of their own."""
+    """Return the value of a JSON text. ``line`` is that of a JSONL row; None for a whole file, whose errors then have
+    lines of their own.
+    """
     try:
         value: JSON = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -419,7 +425,9 @@ def _other(first: str, separator: str) -> str:
 
 
 def _next_cells(reader: Any) -> list[str] | None:
-    """The next line's values; None at the end. Python's bound of 131,072 characters for a value is lifted meanwhile."""
+    """Return the next line's values; None at the end. Python's bound of 131,072 characters for a value is lifted
+    meanwhile.
+    """
     bound = csv.field_size_limit(_MAX_CELL)
     try:
         return next(reader, None)
@@ -428,7 +436,7 @@ def _next_cells(reader: Any) -> list[str] | None:
 
 
 def _header(source: Source, cells: list[str], line: int) -> list[str]:
-    """The names of the columns; a first one without a name is the index that pandas writes, ``index``.
+    """Return the names of the columns; a first one without a name is the index that pandas writes, ``index``.
 
     It is the empty name, which is left out of the rows, where another column has that name.
     """

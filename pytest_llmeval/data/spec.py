@@ -22,17 +22,18 @@ FROM_LIST = Field(strict=False)
 
 
 def whole(pattern: str) -> str:
-    """A regular expression for JSON Schema that matches whole texts: ``$`` lets a line feed follow."""
+    """Return a regular expression for JSON Schema that matches whole texts: ``$`` lets a line feed follow."""
     return f"^(?:{pattern})(?![\\s\\S])"
 
 
 def refuse(message: str) -> PydanticCustomError:
-    """What a validator raises: ``message`` is the whole sentence, with the keys."""
+    """Return what a validator raises: ``message`` is the whole sentence, with the keys."""
     return PydanticCustomError("llmeval", "{message}", {"message": message})
 
 
 def refuse_here(message: str, *keys: str | int) -> PydanticCustomError:
-    """What a validator raises that does not know where in a suite it stands: the keys are put before ``message``.
+    """Return what a validator raises that does not know where in a suite it stands: the keys are put before
+    ``message``.
 
     ``keys`` lead on from the validated value to what is wrong in it.
     """
@@ -40,12 +41,12 @@ def refuse_here(message: str, *keys: str | int) -> PydanticCustomError:
 
 
 def expected_here(expected: str) -> PydanticCustomError:
-    """What a validator raises for a value of another kind than ``expected``."""
+    """Return what a validator raises for a value of another kind than ``expected``."""
     return PydanticCustomError("llmeval_expected", "{expected}", {"expected": expected})
 
 
 def name_and_settings(value: object, what: str, known: Collection[str]) -> tuple[str, Any]:
-    """``letter`` and ``{letter: {labels: lower}}`` as a name, which is ``known``, and its settings."""
+    """Return ``letter`` and ``{letter: {labels: lower}}`` as a name, which is ``known``, and its settings."""
     if isinstance(value, str):
         name, settings = value, None
     elif isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value)), str):
@@ -60,7 +61,7 @@ def name_and_settings(value: object, what: str, known: Collection[str]) -> tuple
 
 
 def with_kind(name: str, settings: Any) -> dict[str, Any]:
-    """``{kind: letter, labels: lower}``, by which pydantic finds the model of the settings."""
+    """Return ``{kind: letter, labels: lower}``, by which pydantic finds the model of the settings."""
     if not isinstance(settings, dict):
         raise refuse_here(f"found {describe(settings)}, expected a mapping of its settings", name)
     if "kind" in settings:
@@ -69,7 +70,7 @@ def with_kind(name: str, settings: Any) -> dict[str, Any]:
 
 
 def each_once(what: str) -> Callable[[tuple[_T, ...]], tuple[_T, ...]]:
-    """A validator of a list that is not empty and names no ``what`` twice."""
+    """Return a validator of a list that is not empty and names no ``what`` twice."""
 
     def check(values: tuple[_T, ...]) -> tuple[_T, ...]:
         if not values:
@@ -83,7 +84,7 @@ def each_once(what: str) -> Callable[[tuple[_T, ...]], tuple[_T, ...]]:
 
 
 def one_key_schema(properties: dict[str, Any]) -> dict[str, Any]:
-    """JSON Schema of a mapping with one of these keys."""
+    """Return JSON Schema of a mapping with one of these keys."""
     own = {"properties": properties, "additionalProperties": False}
     return {"type": "object", **own, "minProperties": 1, "maxProperties": 1}
 

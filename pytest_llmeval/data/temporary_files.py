@@ -26,7 +26,7 @@ _LOCK = ".lock"
 
 @contextmanager
 def temporary_file(folder: Path, *, prefix: str, suffix: str) -> Iterator[Path]:
-    """A new empty file for this user alone, which is removed at the end unless it was renamed. Raises ``OSError``.
+    """Make a new empty file for this user alone, which is removed at the end unless it was renamed. Raises ``OSError``.
 
     Files of the same prefix that killed processes of this machine have left in the folder are removed first.
     """
@@ -43,7 +43,7 @@ def temporary_file(folder: Path, *, prefix: str, suffix: str) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(*, prefix: str) -> Iterator[Path]:
-    """The same for a folder, where the system has such things: it is removed with all that is in it."""
+    """Make a new folder for this user alone, which is removed at the end with all that is in it."""
     with temporary_file(Path(tempfile.gettempdir()), prefix=prefix, suffix=_LOCK) as lock:
         folder = lock.with_suffix("")
         folder.mkdir(mode=0o700)
@@ -54,12 +54,12 @@ def temporary_folder(*, prefix: str) -> Iterator[Path]:
 
 
 def _machine() -> str:
-    """On a network disk, machines need not see each other's locks."""
+    """Return a name of this machine: on a network disk, machines need not see each other's locks."""
     return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[int | None, Path]:
-    """A file that this process has locked by the descriptor; None where there are no locks."""
+    """Return a file that this process has locked by the descriptor; None where there are no locks."""
     while True:
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=prefix, suffix=suffix)
         if sys.platform == "win32":  # a file that is open could not be renamed there
@@ -88,7 +88,7 @@ def _remove_abandoned(folder: Path, prefix: str) -> None:
 
 @contextmanager
 def _abandoned(path: Path) -> Iterator[None]:
-    """Locks a file that no process uses. Raises ``OSError`` for another one, and for one of another user."""
+    """Lock a file that no process uses. Raises ``OSError`` for another one, and for one of another user."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():

@@ -53,7 +53,9 @@ class Document:
     lines: Mapping[Keys, int]
 
     def line(self, keys: Keys) -> int | None:
-        """The line of ``keys``, or of the innermost part of it that has one (an alias has none of its own inside)."""
+        """Return the line of ``keys``, or of the innermost part of it that has one (an alias has none of its own
+        inside).
+        """
         for length in range(len(keys), -1, -1):
             line = self.lines.get(keys[:length])
             if line is not None:
@@ -118,7 +120,9 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
 
 
 def _indentation_hint(lines: list[str], number: int) -> str:
-    """``; is line 4 indented like its neighbours? It begins with 3 spaces, line 3 with 2``; lines count from 0 here."""
+    """Return ``; is line 4 indented like its neighbours? It begins with 3 spaces, line 3 with 2``; lines count from 0
+    here.
+    """
     above = next((place for place in range(number - 1, -1, -1) if _CONTENT.match(lines[place])), None)
     own = _num_spaces(lines[number])
     if above is None or own == _num_spaces(lines[above]):

@@ -33,7 +33,7 @@ def _stop_text(value: str) -> str:
 
 
 def _tags(value: object) -> Tags | None:
-    """None for the default, which ``true`` is too; no tags for ``false``."""
+    """Return tags; None for the default, which ``true`` is too, and no tags for ``false``."""
     if value is None or isinstance(value, bool):
         return () if value is False else None
     entries = (value,) if isinstance(value, str) else value
@@ -119,7 +119,7 @@ class GenerateSpec(Spec):
 
     @property
     def tags(self) -> Tags:
-        """The tags of reasoning; empty if replies are left whole."""
+        """Return the tags of reasoning; empty if replies are left whole."""
         return DEFAULT_TAGS if self.reasoning is None else self.reasoning
 
     @property

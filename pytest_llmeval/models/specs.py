@@ -44,7 +44,7 @@ class ModelSpec:
 
     @property
     def deciding(self) -> dict[str, JSON]:
-        """The arguments that can decide a reply."""
+        """Return the arguments that can decide a reply."""
         return {name: value for name, value in self.arguments.items() if name not in self.kind.operation}
 
 
@@ -92,11 +92,11 @@ class ModelKind:
     """Whether every other kind is tried first."""
 
     def shown_usage(self) -> str:
-        """``usage``, or what stands for it."""
+        """Return ``usage``, or what stands for it."""
         return f"{self.name}:LOCATION" if self.usage is None else self.usage
 
     def recognizes(self, text: str) -> bool:
-        """Whether the text names a model of this kind."""
+        """Tell whether the text names a model of this kind."""
         return text.startswith(f"{self.name}:")
 
     def hides(self, argument: str, value: JSON) -> bool:
@@ -108,7 +108,7 @@ class ModelKind:
         return ""
 
     def parse(self, text: str) -> ModelSpec:
-        """The spec for a text that it recognizes. Raises ``OptionError``."""
+        """Return the spec for a text that it recognizes. Raises ``OptionError``."""
         return self.parsed(text)
 
     def parsed(self, text: str, *, shown: Collection[str] = ()) -> ModelSpec:
@@ -134,7 +134,7 @@ class ModelKind:
         )
 
     def key(self, spec: ModelSpec) -> Hashable:
-        """Equal for two specs that mean one model."""
+        """Return what is equal for two specs that mean one model."""
         return self.name, spec.location, repr(sorted(spec.arguments.items()))
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
@@ -146,19 +146,21 @@ class ModelKind:
         """
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        """The model, ready to be asked. Raises ``ModelError`` or ``OptionError``."""
+        """Return the model, ready to be asked. Raises ``ModelError`` or ``OptionError``."""
         raise NotImplementedError
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """What it is, in a few words, for pytest's header."""
+        """Return what it is, in a few words, for pytest's header."""
         return self.name
 
     def server_use(self, spec: ModelSpec) -> ServerUse | None:
-        """What this process has sent to its servers so far, ``connect`` included; None where there is no server."""
+        """Return what this process has sent to its servers so far, ``connect`` included; None where there is no
+        server.
+        """
         return None
 
     def lacks_method(self, spec: ModelSpec, method: str) -> bool:
-        """Whether the model, which is not loaded, is known to have no such method of ``Model``.
+        """Tell whether the model, which is not loaded, is known to have no such method of ``Model``.
 
         So that a suite which needs the method is refused when it is collected.
         """
@@ -169,13 +171,14 @@ class ModelKind:
 
 
 def split_arguments(text: str) -> tuple[str, str]:
-    """What stands before the first ``?`` and what after it; empty where there is none."""
+    """Return what stands before the first ``?`` and what after it; empty where there is none."""
     location, _, arguments = text.partition("?")
     return location, arguments
 
 
 def parse_arguments(text: str, model: str) -> dict[str, JSON]:
-    """``planning=true&k=3`` → ``{"planning": True, "k": 3}``: values are typed as YAML scalars are, the rest is text.
+    """Return ``planning=true&k=3`` as ``{"planning": True, "k": 3}``: values are typed as YAML scalars are, the rest is
+    text.
 
     ``%26`` stands for ``&``. Raises ``OptionError`` that names ``model`` for a part without ``=``, and a name twice.
     """

@@ -41,7 +41,7 @@ ASPECTS: Mapping[str, str] = {
 
 
 def _two_entries(value: object, what: str) -> object:
-    """A list as it is, if it has two entries."""
+    """Return a list as it is, if it has two entries."""
     if isinstance(value, list) and len(value) != 2:
         raise refuse_here(f"found {len(value)} {'entry' if len(value) == 1 else 'entries'}, expected two {what}")
     return value
@@ -206,13 +206,13 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         return f"Each score is a whole number from {low} (the worst) to {high} (the best)."
 
     def present(self, sample: Sample) -> Presented:
-        """``ValueError`` where the sample lacks a column of recorded ratings, or has another value in one."""
+        """Raise ``ValueError`` where the sample lacks a column of recorded ratings, or has another value in one."""
         presented = super().present(sample)
         ratings = {name: str(self._recorded(sample, name)) for name in self.settings.recorded_columns}
         return replace(presented, judged_with={**presented.judged_with, **ratings})
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
-        """Unscored unless each of the askings gives a rating of each aspect."""
+        """Ask ``n_iter`` times. The sample is unscored unless each of the askings gives a rating of each aspect."""
         if self.settings.recorded is not None:
             return self._recorded_score(presented.sample, self.settings.recorded)
         text, settings = reply(responses), self.settings
@@ -279,7 +279,9 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
 
 
 def _whole_numbers(low: int, high: int) -> JSON:
-    """Their JSON Schema. Some servers leave bounds aside, and hold a reply to a list."""
+    """Return the JSON Schema of whole numbers from ``low`` to ``high``. Some servers leave bounds aside, and hold a
+    reply to a list.
+    """
     if high - low < _MOST_LISTED:
         return {"type": "integer", "enum": list(range(low, high + 1))}
     return {"type": "integer", "minimum": low, "maximum": high}

@@ -81,7 +81,7 @@ class PairwiseSettings(PromptedSettings):
 
     @property
     def needs_baseline(self) -> bool:
-        """Where the other reply is its."""
+        """Tell whether the other reply is the baseline's."""
         return isinstance(self.against, AgainstBaseline)
 
     @property
@@ -90,7 +90,9 @@ class PairwiseSettings(PromptedSettings):
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
-        """With a baseline's replies the suite's fingerprint changes with each baseline, for all of its scorers."""
+        """Say why it stands alone: with a baseline's replies the suite's fingerprint changes with each baseline, for
+        all of its scorers.
+        """
         if not self.needs_baseline:
             return None
         return "a comparison with the replies of a baseline stands alone; give it a suite of its own", (
@@ -166,7 +168,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
 
     def present(self, sample: Sample) -> Presented:
-        """``ValueError`` where the sample lacks a column that the settings name, or has another verdict in one."""
+        """Raise ``ValueError`` where the sample lacks a column that the settings name, or has another verdict in
+        one.
+        """
         settings = self.settings
         if isinstance(settings.against, str):
             other = column(sample, settings.against)
@@ -181,7 +185,9 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 
     def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
-        """Unscored unless there is a verdict in each order; not measurable where the baseline has no reply."""
+        """Ask in both orders. The sample is unscored unless there is a verdict in each order; not measurable where the
+        baseline has no reply.
+        """
         settings, sample = self.settings, presented.sample
         if settings.recorded is not None:
             recorded = {name: _winner_in(sample, name) for name in settings.recorded}
@@ -258,7 +264,7 @@ def _shown(one: _Verdict) -> dict[str, JSON]:
 
 
 def _winner_in(sample: Sample, name: str) -> _Winner | None:
-    """A verdict that was recorded; None where the judge gave none."""
+    """Return a verdict that was recorded; None where the judge gave none."""
     found = column(sample, name)
     if found is None or found == "":
         return None

@@ -29,7 +29,7 @@ def render_prompt(
     shots: Sequence[tuple[Mapping[str, object], str]],
     default_template: str,
 ) -> Prompt:
-    """The prompt of one sample.
+    """Return the prompt of one sample.
 
     ``variables`` are the sample's and what its scorer adds; ``shots`` are the variables and the answer of each example.
     An example is its question, ``answer_delimiter``, its prefix and its answer. Examples and question are joined by
@@ -128,12 +128,12 @@ class _Rendering:
 
 
 def _before_reply(question: str, prefix: str, delimiter: str) -> str:
-    """What stands between a question and the prefix of its answer, which may bring white space of its own."""
+    """Return what stands between a question and the prefix of its answer, which may bring white space of its own."""
     return delimiter if _is_joined(question, prefix) else ""
 
 
 def _is_joined(before: str, after: str) -> bool:
-    """Whether both texts are not empty and no white space stands where they meet."""
+    """Tell whether both texts are not empty and no white space stands where they meet."""
     return bool(before and after) and not (before[-1].isspace() or after[0].isspace())
 
 

@@ -14,7 +14,8 @@ _STYLED = regex.compile(r"[^\P{Nd}0-9]|[Ａ-Ｚａ-ｚ𝐀-𝚣]")
 
 
 def plain_characters(text: str) -> str:
-    """The text with ASCII digits for those of any script, and ASCII letters for full-width and mathematical ones.
+    """Return the text with ASCII digits for those of any script, and ASCII letters for full-width and mathematical
+    ones.
 
     ``٣`` is 3, ``Ａ`` is A, ``𝐁`` is B. The number of characters stays as it was.
     """

@@ -14,7 +14,7 @@ _EXPECTED = f"expected a text, or a mapping with a text under {', '.join(_KEYS[:
 
 
 def context_texts(value: object) -> tuple[str, ...]:
-    """The texts, best first, of a list; one text alone is a list of one, and None an empty one.
+    """Return the texts, best first, of a list; one text alone is a list of one, and None an empty one.
 
     Of an entry that is a mapping it is the text under ``text``, ``content`` or ``page_content``. A text that is a list
     of these, as a CSV has it (``written_value``), is that list. ``ValueError`` says what is none.

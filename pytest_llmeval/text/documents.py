@@ -18,7 +18,8 @@ _EXPECTED = "expected ids, best first, or pairs of an id and its score"
 
 
 def found_documents(value: object) -> Documents:
-    """The documents of a list of ids, of (id, score) pairs, or of mappings with an ``id`` and perhaps a ``score``.
+    """Return the documents of a list of ids, of (id, score) pairs, or of mappings with an ``id`` and perhaps a
+    ``score``.
 
     They stay in the order given. A mapping of ids to scores has none: the highest score comes first, and equal ones
     stay as they stand. A text is the list or mapping that it is written as, and None no document. ``ValueError`` says

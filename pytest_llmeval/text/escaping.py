@@ -59,24 +59,24 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """``text`` with every character that a terminal would act on shown as an escape; those in ``keep`` stay."""
+    """Return ``text`` with every character that a terminal would act on shown as an escape; those in ``keep`` stay."""
     if text.isprintable():  # fast, and false of all that is unsafe
         return text
     return _UNSAFE.sub(lambda match: match[0].translate(_escapes(keep)), text)
 
 
 def first_line(text: str, *, limit: int = 300) -> str:
-    """The first line that is not blank, cut to ``limit`` characters."""
+    """Return the first line that is not blank, cut to ``limit`` characters."""
     return shortened(next((line.strip() for line in text.splitlines() if line.strip()), ""), limit=limit)
 
 
 def shortened(text: str, *, limit: int) -> str:
-    """``text`` cut to ``limit`` characters, with an ellipsis for the rest."""
+    """Return ``text`` cut to ``limit`` characters, with an ellipsis for the rest."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def markdown_text(text: str) -> str:
-    """``text`` as Markdown that shows it and does nothing, inside a line or a cell of a table.
+    """Return ``text`` as Markdown that shows it and does nothing, inside a line or a cell of a table.
 
     Characters that mean something to CommonMark, to GitHub's tables or to HTML are escaped; what GitHub would make a
     link of (a mention, a number of an issue, an address) has an invisible space in it. Not for the beginning of a line,
@@ -91,7 +91,10 @@ def markdown_text(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """``text`` with a space in what GitHub Actions would take for a command: ``::error::`` becomes ``: :error::``."""
+    """Return ``text`` with a space in what GitHub Actions would take for a command.
+
+    ``::error::`` becomes ``: :error::``.
+    """
     return _COMMAND.sub(lambda match: f"{match[0]} ", text)
 
 
@@ -101,12 +104,12 @@ def json_without_commands(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """``text`` with its lone surrogates as escapes: without them it has a UTF-8 form."""
+    """Return ``text`` with its lone surrogates as escapes: without them it has a UTF-8 form."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def csv_text(text: str) -> str:
-    """``text`` for a cell that a spreadsheet does not take for a formula.
+    """Return ``text`` so that a spreadsheet does not take its cell for a formula.
 
     What begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break gets an apostrophe before it, as OWASP advises
     ("CSV Injection"), unless it is a number. Controls other than tabs and line breaks are shown as escapes.

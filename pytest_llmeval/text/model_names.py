@@ -18,7 +18,9 @@ _URL = re.compile(r"https?://(?:[^/?#@]*@)?([^/?#]+)", re.IGNORECASE)
 
 
 def plain_name(name: str) -> str:
-    """A model's name without the arguments that decide no reply: what versions before this one wrote with them."""
+    """Return a model's name without the arguments that decide no reply: what versions before this one wrote with
+    them.
+    """
     if name.startswith("python:"):
         return without_arguments(name, PYTHON_OPERATION)
     is_server = _URL.match(name) is not None or name.startswith(("openai:", "anthropic:", "ollama:"))
@@ -33,7 +35,8 @@ def without_arguments(text: str, names: Collection[str]) -> str:
 
 
 def plain_server_name(text: str) -> str:
-    """The text that names a model behind servers: how it is asked is left out, and further servers that share the work.
+    """Return the text that names a model behind servers: how it is asked is left out, and further servers that share
+    the work.
 
     A URL may have the model's name behind ``#``.
     """
@@ -60,8 +63,8 @@ def _argument(part: str) -> str:
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:
-    """A name for each of ``models``, all different: the last part of its id or path, and the parts before it that are
-    needed to distinguish it from the others.
+    """Return a name for each of ``models``, all different: the last part of its id or path, and the parts before it
+    that are needed to distinguish it from the others.
 
     ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. A server is its model's name where the user
     gave one, else its host and port. Arguments of other kinds after ``?`` stay whole. What cannot be told apart by its

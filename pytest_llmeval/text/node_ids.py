@@ -20,7 +20,7 @@ _FILE = re.compile(r"(.*?\.(?:yaml|yml|py))(?:::(.*))?", re.DOTALL)
 
 
 def split_file(nodeid: str) -> tuple[str, str]:
-    """The file of a node id, and what stands behind it. A folder may have two colons in its name."""
+    """Return the file of a node id, and what stands behind it. A folder may have two colons in its name."""
     match = _FILE.fullmatch(nodeid)
     if match is None:
         file, _, levels = nodeid.partition("::")
@@ -29,7 +29,7 @@ def split_file(nodeid: str) -> tuple[str, str]:
 
 
 def escape_id(sample_id: str) -> str:
-    """The sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself.
+    """Return the sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself.
 
     So is ``@``: under ``--dist loadgroup`` pytest-xdist writes a group behind it, and reads it from there.
     """
@@ -44,7 +44,7 @@ def escape_text(text: str) -> str:
 
 
 def unescape_id(name: str) -> str:
-    """The opposite of ``escape_id``."""
+    """Return the opposite of ``escape_id``."""
     return re.sub(
         r"(?:%[0-9A-F]{2})+",
         lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "surrogatepass"),
@@ -57,7 +57,9 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def model_nodes(models: Sequence[str]) -> dict[str, str]:
-    """The node name of each of the models of ``--llm-model``: its short name, escaped. None ends with a colon."""
+    """Return the node name of each of the models of ``--llm-model``: its short name, escaped. None ends with a
+    colon.
+    """
     names = (escape_id(name) for name in short_names(models))
     return {model: re.sub(r"^:|:$", _percent, name) for model, name in zip(models, names, strict=True)}
 

@@ -26,7 +26,7 @@ _LARGEST = 2**63
 
 
 def trace_steps(value: object) -> Steps:
-    """The steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
+    """Return the steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
 
     What JSON cannot hold (an object, NaN, bytes) becomes its text, and an ellipsis stands for what is in itself, nested
     deeper than 20 levels, or beyond 10,000 parts: no step is an error. Texts are without secrets. ``ValueError`` for
@@ -88,7 +88,7 @@ class _Reading:
 
 
 def bounded_steps(steps: Sequence[JSON], characters: int = MOST_CHARACTERS) -> list[JSON]:
-    """The steps as a record keeps them: 100 and ``characters`` of JSON at most.
+    """Return the steps as a record keeps them: 100 and ``characters`` of JSON at most.
 
     Of more the first and the last are kept, and in the middle a text says how many were left out; a step that would
     take a quarter of the characters by itself becomes a text that is cut.
@@ -112,7 +112,9 @@ def _left_out(count: int) -> str:
 
 
 def _cut(step: JSON, text: str, limit: int) -> JSON:
-    """A step whose JSON, ``text``, has at most ``limit`` characters: what is longer is a text without its middle."""
+    """Return a step whose JSON, ``text``, has at most ``limit`` characters: what is longer is a text without its
+    middle.
+    """
     if len(text) <= limit:
         return step
     whole = step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
@@ -125,7 +127,7 @@ def _cut(step: JSON, text: str, limit: int) -> JSON:
 
 
 def _fitting(lengths: Sequence[int], characters: int) -> int:
-    """How many of the first steps take at most so many characters, and half of the steps that are kept."""
+    """Return how many of the first steps take at most so many characters, and half of the steps that are kept."""
     taken = count = 0
     for length in lengths[: MOST_STEPS // 2 - 1]:
         taken += length

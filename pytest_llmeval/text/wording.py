@@ -49,7 +49,7 @@ def dotted(keys: Keys) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The word of ``known`` that ``word`` was most likely meant to be; None where none is near."""
+    """Return the word of ``known`` that ``word`` was most likely meant to be; None where none is near."""
     words = list(known)
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
     if not found:
@@ -59,7 +59,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def expected_one_of(word: str, known: Iterable[str]) -> str:
-    """The end of a message on an unknown word: ``; did you mean 'count'?``, else the words to choose from."""
+    """Return the end of a message on an unknown word: ``; did you mean 'count'?``, else the words to choose from."""
     words = list(known)
     near = nearest(word, words)
     if near is not None:
@@ -71,6 +71,6 @@ def expected_one_of(word: str, known: Iterable[str]) -> str:
 
 
 def relative_path(path: Path) -> str:
-    """The path as a user at the current directory would write it."""
+    """Return the path as a user at the current directory would write it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

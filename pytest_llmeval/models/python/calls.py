@@ -200,7 +200,7 @@ _USUAL = 8
 
 
 def is_async(function: object) -> bool:
-    """Whether it is called for a coroutine. A function that merely returns one is not known for that."""
+    """Tell whether it is called for a coroutine. A function that merely returns one is not known for that."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
@@ -217,7 +217,7 @@ async def _outcome(call: Callable[[], Any]) -> Outcome:
 
 
 def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
-    """What a thread will have returned; the process can end without waiting for it."""
+    """Return what a thread will have returned; the process can end without waiting for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()

@@ -71,7 +71,9 @@ of its arguments are no secrets."""
 
 
 def split_target(location: str, model: str) -> tuple[str, str]:
-    """``agents:crew`` → ``("agents", "crew")``; ``path/to/agents.py:crew`` likewise. Raises ``OptionError``."""
+    """Return ``agents:crew`` as ``("agents", "crew")``; ``path/to/agents.py:crew`` likewise. Raises
+    ``OptionError``.
+    """
     module, colon, name = location.rpartition(":")
     if not colon or not module or not all(part.isidentifier() for part in name.split(".")):
         raise OptionError(
@@ -87,7 +89,7 @@ def split_target(location: str, model: str) -> tuple[str, str]:
 
 
 def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int | None:
-    """How many calls run at a time: the argument ``concurrency``, None without it. Raises ``OptionError``."""
+    """Return how many calls run at a time: the argument ``concurrency``, None without it. Raises ``OptionError``."""
     if "concurrency" not in arguments:
         return None
     found = arguments["concurrency"]
@@ -97,7 +99,7 @@ def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int | None:
 
 
 def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
-    """How many seconds a call may take: the argument ``timeout``, None without it. Raises ``OptionError``."""
+    """Return how many seconds a call may take: the argument ``timeout``, None without it. Raises ``OptionError``."""
     if "timeout" not in arguments:
         return None
     found = arguments["timeout"]
@@ -107,7 +109,7 @@ def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
 
 
 def missing_module(module: str) -> str | None:
-    """Why a module is not there, as far as is known without importing it; None if it is."""
+    """Return why a module is not there, as far as is known without importing it; None if it is."""
     if module.endswith(".py"):
         return None if Path(module).expanduser().is_file() else f"there is no file {module}"
     top, _, below = module.partition(".")
@@ -124,7 +126,7 @@ def missing_module(module: str) -> str | None:
 
 
 def find_object(module: str, name: str, model: str) -> Any:
-    """What is called ``name`` in the module, which is imported.
+    """Return what is called ``name`` in the module, which is imported.
 
     Raises ``ModelError``, with the user's own traceback where his code failed.
     """
@@ -149,7 +151,7 @@ def find_object(module: str, name: str, model: str) -> Any:
 
 
 def _requirements(module: str, error: Exception) -> str:
-    """What to install, where a file beside the module says it."""
+    """Return what to install, where a file beside the module says it."""
     if not isinstance(error, ModuleNotFoundError) or error.name == module:
         return ""
     try:
@@ -194,7 +196,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def make_answerer(found: Any, arguments: Mapping[str, JSON], model: str, name: str) -> tuple[Any, dict[str, JSON]]:
-    """The object or callable to ask, and the arguments of each of its calls.
+    """Return the object or callable to ask, and the arguments of each of its calls.
 
     A class is instantiated and a factory called with the arguments; a function that takes a prompt gets them with every
     call. Raises ``ModelError``.
@@ -240,7 +242,8 @@ def _constructed(make: Callable[..., Any], arguments: Mapping[str, JSON], model:
 
 
 def _place_of_refusal(error: Exception) -> str | None:
-    """The file and line where a factory or class refuses its arguments itself, by a ``ValueError``; None for all else.
+    """Return the file and line where a factory or class refuses its arguments itself, by a ``ValueError``; None for all
+    else.
 
     What other code raises below it, or another exception, is explained by its traceback alone.
     """
@@ -255,7 +258,8 @@ def _place_of_refusal(error: Exception) -> str | None:
 
 
 def is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> bool:
-    """Whether a function has no place for a prompt: what the arguments leave has defaults, and none is named like one.
+    """Tell whether a function has no place for a prompt: what the arguments leave has defaults, and none is named like
+    one.
 
     ``*args`` take a prompt.
     """
@@ -285,7 +289,7 @@ def _check_arguments(
 
 
 def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> tuple[str, ...]:
-    """The settings of a request that a function has a parameter for, besides its first, which takes the prompt.
+    """Return the settings of a request that a function has a parameter for, besides its first, which takes the prompt.
 
     What the user gave as an argument is not offered.
     """
@@ -297,7 +301,7 @@ def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """None for what does not tell its parameters."""
+    """Return the parameters of what can be called; None where it does not tell them."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -305,7 +309,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def own_traceback(error: BaseException, above: Iterable[str] = ()) -> list[str]:
-    """The lines of the error's traceback that are the user's: from where his code begins, at most 20 frames.
+    """Return the lines of the error's traceback that are the user's: from where his code begins, at most 20 frames.
 
     ``above`` are files of ours that stand before it.
     """

@@ -137,7 +137,7 @@ def _shown(text: str) -> list[str]:
 
 
 def _may_have(kind: type[Any], method: str) -> bool:
-    """Whether objects of a class may have the method, or are asked by sample and need none."""
+    """Tell whether objects of a class may have the method, or are asked by sample and need none."""
     if any(callable(getattr(kind, name, None)) for name in (method, "answer_samples")):
         return True
     if hasattr(kind, "__getattr__") or method in _names_set(kind) or "answer_samples" in _names_set(kind):
@@ -147,6 +147,6 @@ def _may_have(kind: type[Any], method: str) -> bool:
 
 
 def _names_set(kind: type[Any]) -> tuple[str, ...]:
-    """Attributes that ``__init__`` mentions."""
+    """Return the attributes that ``__init__`` mentions."""
     code = getattr(kind.__init__, "__code__", None)
     return () if code is None else code.co_names

@@ -59,8 +59,9 @@ def load_python(
     bounds: Bounds | None = None,
     embeds: bool = False,
 ) -> Model:
-    """What the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is one of
-    texts and gives their embeddings; else it is one of a prompt and gives a text. ``bounds`` are those of its calls.
+    """Return what the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is
+    one of texts and gives their embeddings; else it is one of a prompt and gives a text. ``bounds`` are those of its
+    calls.
 
     Raises ``ModelError``.
     """
@@ -127,12 +128,12 @@ class CallableModel(Backend):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What answers."""
+        """Return what answers."""
         return self._function
 
     @property
     def num_calls_at_once(self) -> int:
-        """How many calls run at a time; each answers one request."""
+        """Return how many calls run at a time; each answers one request."""
         return self._calls.concurrency
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
@@ -153,7 +154,7 @@ class CallableModel(Backend):
         return [responses[place] for place in range(len(requests))]
 
     def _lacks(self, method: str) -> ModelError:
-        """A text says nothing of likelihoods."""
+        """Return the error of a function that is asked for what a text does not say."""
         return ModelError(
             f"model {self.identity.name}: a function returns a text, and this suite's scorer needs log-likelihoods: "
             f"name a class or an object with a method {method}(requests), or score a reply (letter, exact, …)"
@@ -168,14 +169,14 @@ class CallableModel(Backend):
         return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
 
     def _problem(self, outcome: Outcome) -> RequestError | None:
-        """Why a call has no result; None where it has one."""
+        """Return why a call has no result; None where it has one."""
         if outcome.is_late:
             limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
             return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")
         return None if outcome.error is None else self._failed(outcome.error)
 
     def _warn_of_blocking(self, outcome: Outcome) -> None:
-        """What blocks the event loop ends when it likes: no limit of time reaches it."""
+        """Warn of a function that blocks the event loop: no limit of time can end its call."""
         limit = self._bounds.timeout_s
         if limit is None or outcome.is_late or outcome.seconds < limit + _GRACE_S or self._has_warned:
             return
@@ -279,7 +280,7 @@ class EmbeddingFunction(CallableModel):
 
 
 def _entries(vector: Any) -> Any:
-    """The list that a vector is; what is none, as it is."""
+    """Return the list that a vector is; what is none, as it is."""
     if hasattr(vector, "tolist"):  # numpy's and torch's, all at once
         return vector.tolist()
     return vector if _is_single(vector) else list(vector)
@@ -290,7 +291,7 @@ def _is_single(value: object) -> bool:
 
 
 def _described(error: BaseException) -> str:
-    """In one line. Of a group, which a ``TaskGroup`` raises, also the first error that is in it."""
+    """Return an error in one line; of a group, which a ``TaskGroup`` raises, also the first error that is in it."""
     leaf, count = error, 1
     while isinstance(leaf, BaseExceptionGroup):
         count *= len(leaf.exceptions)
@@ -301,7 +302,7 @@ def _described(error: BaseException) -> str:
 
 
 def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
-    """A text as it is, a chat as libraries of chat models take it."""
+    """Return a text as it is, a chat as libraries of chat models take it."""
     if isinstance(prompt, str):
         return prompt
     return [{"role": turn.role, "content": turn.content} for turn in prompt]

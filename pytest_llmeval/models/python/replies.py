@@ -20,7 +20,7 @@ _OF_TEXT = ("raw", "text", "content", "output", "final_output", "answer")
 
 
 def read_reply(returned: object) -> tuple[str, dict[str, Any]]:
-    """The text, and what the function says beside it, by the names of the fields of ``GenerateResponse``.
+    """Return the text, and what the function says beside it, by the names of the fields of ``GenerateResponse``.
 
     Documents alone need no text. ``ValueError`` says what it has returned instead.
     """
@@ -41,7 +41,7 @@ def read_reply(returned: object) -> tuple[str, dict[str, Any]]:
 
 
 def _are_scores(returned: Mapping[Any, object]) -> bool:
-    """Whether it maps documents' ids to scores."""
+    """Tell whether it maps documents' ids to scores."""
     known = ("text", *_BESIDE, "trace")
     return not any(key in known for key in returned) and all(
         isinstance(score, float | int) or hasattr(score, "item") for score in returned.values()
@@ -71,7 +71,9 @@ def _with_more(returned: Mapping[Any, object]) -> tuple[object, dict[str, Any]]:
 
 
 def _count(value: object) -> int:
-    """None, which libraries give where a server did not count, is 0: not known."""
+    """Return a number of tokens; 0, for not known, where it is None, as libraries give it where a server did not
+    count.
+    """
     if value is None:
         return 0
     plain = as_builtin(value)
@@ -122,7 +124,7 @@ _MORE = f"{', '.join(_BESIDE)} or trace"
 
 
 def _no_text(returned: object) -> str:
-    """What was returned, and where an object of a framework has its text."""
+    """Return what was returned, and where an object of a framework has its text."""
     shown = repr(returned)
     found = "None" if returned is None else f"{shown if len(shown) <= 60 else shown[:59] + '…'} "
     found += "" if returned is None else f"({type(returned).__name__})"

@@ -77,7 +77,7 @@ class ReplayArguments:
 
     @classmethod
     def of(cls, values: Mapping[str, JSON], model: str) -> ReplayArguments:
-        """From parsed arguments. Raises ``OptionError``."""
+        """Return them as they follow from parsed arguments. Raises ``OptionError``."""
         names = {field.name for field in fields(cls)} - {"given"}
         check_names({("scores" if name == "logits" else name): value for name, value in values.items()}, names, model)
         found: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class Reply:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the row says that there is no reply; an empty text is a reply."""
+        """Tell whether the row says that there is no reply; an empty text is a reply."""
         return self.response is None and self.loglikelihoods is None and self.scores is None and not self.documents
 
 
@@ -153,7 +153,7 @@ class Replies:
 
 
 def replay_format(source: Source, given: str | None = None) -> str:
-    """The format that was given, else the one that the file's name stands for. Raises ``ReplyProblem``."""
+    """Return the format that was given, else the one that the file's name stands for. Raises ``ReplyProblem``."""
     suffix = data_suffix(source.path).lower()
     found = given or (_JOURNAL if suffix == f".{_JOURNAL}" else _TREC if suffix in _RUNS else format_of(source.path))
     if found is None:
@@ -251,7 +251,7 @@ def _named_columns(arguments: ReplayArguments) -> dict[str, str]:
 
 
 def _holds_numbers(value: JSON) -> bool:
-    """Whether a value is a number or a list with one, or a text that is such a thing, as in a CSV."""
+    """Tell whether a value is a number or a list with one, or a text that is such a thing, as in a CSV."""
     value = parsed_list(value)
     for one in value if isinstance(value, list) else [value]:
         one = one[0] if isinstance(one, list) and one else one  # [log-likelihood, is_greedy]
@@ -271,12 +271,14 @@ def _reasonings_of(row: Row, arguments: ReplayArguments) -> tuple[str | None, ..
 
 
 def truncated(finish_reason: object) -> tuple[bool, ...]:
-    """``Reply.truncated`` of a row that may say why its reply ended."""
+    """Return ``Reply.truncated`` of a row that may say why its reply ended."""
     return (ended_at_limit(finish_reason),) if isinstance(finish_reason, str) else ()
 
 
 def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...], ...]:
-    """Those of the column that the arguments name; one that merely has the usual name may hold something else."""
+    """Return the contexts in the column that the arguments name; one that merely has the usual name may hold something
+    else.
+    """
     value = _value(row.columns, arguments.contexts)
     if value is None:
         return ()
@@ -289,7 +291,7 @@ def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...],
 
 
 def _documents_of(row: Row, arguments: ReplayArguments) -> tuple[Documents, ...]:
-    """As ``_contexts_of``."""
+    """Return the documents in the column that the arguments name; see ``_contexts_of``."""
     value = _value(row.columns, arguments.documents)
     if value is None:
         return ()
@@ -333,7 +335,7 @@ def _value(columns: Mapping[str, Any], name: str) -> JSON:
 
 
 def _values(columns: Mapping[str, Any], names: str) -> JSON:
-    """The value of one column, or those of several as a list; None where one of these is missing."""
+    """Return the value of one column, or those of several as a list; None where one of these is missing."""
     if "," not in names or names in columns:
         return _value(columns, names)
     found = [_value(columns, name) for name in names.split(",")]
@@ -416,7 +418,9 @@ def _of_records(
 
 
 def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
-    """The records of a journal, with where they stand: of one sample the last, and none of a line that was cut off."""
+    """Return the records of a journal, with where they stand: of one sample the last, and none of a line that was cut
+    off.
+    """
     found: dict[tuple[Any, ...], tuple[str, Mapping[str, Any]]] = {}
     with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as file:
         for number, line in enumerate(file, 1):
@@ -473,7 +477,9 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
 
 
 def _recorded(details: Mapping[str, Any], name: str, read: Callable[[object], _T]) -> tuple[_T | None, ...]:
-    """Those of each reply; empty where a user's scorer has written something else under this name."""
+    """Return what a record says of each reply; empty where a user's scorer has written something else under this
+    name.
+    """
     found = details.get(name)
     if found is None:
         return ()
@@ -484,7 +490,7 @@ def _recorded(details: Mapping[str, Any], name: str, read: Callable[[object], _T
 
 
 def parsed_list(value: JSON) -> JSON:
-    """A text that holds a JSON list, as the list: a CSV has no lists."""
+    """Return a text that holds a JSON list, as the list: a CSV has no lists."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             parsed: JSON = json.loads(value)

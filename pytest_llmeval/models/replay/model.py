@@ -88,7 +88,7 @@ class ReplayModel(SampleBackend):
         return f"{self._replies.shown}: the last {replies} left out, since suite {quoted(suite)} has {samples}"
 
     def lacks_method(self, suite: str, method: str) -> bool:
-        """Whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
+        """Tell whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
         replies = [reply for own in self._assigned[suite].values() for reply in own if not reply.is_empty]
         if method == "generate":
             return bool(replies) and all(reply.response is None and not reply.documents for reply in replies)
@@ -130,7 +130,7 @@ class DataResponses(SampleBackend):
 def assign_replies(
     replies: Replies, suite: str, samples: Sequence[AskedSample], *, partial: bool = False
 ) -> dict[str, tuple[Reply, ...]]:
-    """The replies to each sample of a suite, by the sample's id, those of several epochs in their order.
+    """Return the replies to each sample of a suite, by the sample's id, those of several epochs in their order.
 
     By id; by number, where the file counts rows; else by order, with ``partial`` as far as both go. Raises
     ``ReplyProblem`` for replies that have no sample, samples that have no reply (unless ``partial``), two replies to
@@ -234,7 +234,7 @@ def _check_documents(
 
 
 def _listed(names: Collection[object]) -> str:
-    """The first few of ``names``, and how many there are."""
+    """Return the first few of ``names``, and how many there are."""
     first = ", ".join(quoted(str(name)) for name in islice(names, _MOST_NAMED))
     return first if len(names) <= _MOST_NAMED else f"{first}, … ({len(names)})"
 
@@ -243,7 +243,9 @@ def _listed(names: Collection[object]) -> str:
 
 
 def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response | Failed]:
-    """What the replies to a sample answer to its requests; ``RequestError`` in their place where they do not fit."""
+    """Return what the replies to a sample answer to its requests; ``RequestError`` in their place where they do not
+    fit.
+    """
     try:
         return list(_responses(replies, sample))
     except ReplyProblem as problem:
@@ -266,7 +268,9 @@ def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Respon
 
 
 def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
-    """The texts of a reply with what came with each; where documents are judged, the one list of these that it is."""
+    """Yield the texts of a reply with what came with each; where documents are judged, the one list of these that it
+    is.
+    """
     if sample.reads_documents and reply.is_cut:
         raise ReplyProblem(f"{reply.place}: the report keeps the first documents only, of more than it has room for")
     value = parsed_list(reply.response)
@@ -297,7 +301,7 @@ def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
 
 
 def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:
-    """What the file has for each of the texts; where it has one, that for all."""
+    """Return what the file has for each of the texts; where it has one, that for all."""
     return found if len(found) == count else [found[0] if found else None] * count
 
 
@@ -348,7 +352,7 @@ def _scored(reply: Reply, count: int, is_text: bool) -> Iterator[LoglikelihoodRe
 
 
 def _greedy(reply: Reply, value: JSON, count: int) -> list[bool | None]:
-    """Whether each continuation is the likeliest one, as a column or pairs of a number and this say; else None."""
+    """Tell whether each continuation is the likeliest one, as a column or pairs of a number and this say; else None."""
     found = parsed_list(reply.is_greedy)
     if found is None:
         pairs = parsed_list(value)
@@ -365,7 +369,8 @@ def _greedy(reply: Reply, value: JSON, count: int) -> list[bool | None]:
 
 
 def _option_scores(reply: Reply, count: int) -> Iterator[LoglikelihoodResponse]:
-    """Scores of options (logits, say), made a distribution by a softmax: ``s - log(sum(exp(s)))``, so never above 0.
+    """Yield scores of options (logits, say), made a distribution by a softmax: ``s - log(sum(exp(s)))``, so never above
+    0.
 
     Where the suite also asks for each option without the prompt, there is nothing left to subtract.
     """

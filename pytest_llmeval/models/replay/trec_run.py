@@ -16,7 +16,7 @@ _MAX_BYTES = 2_000_000_000
 
 
 def read_run(source: Source) -> Iterator[tuple[int, str, Documents]]:
-    """Of each query the first line, its id, and its documents by their scores, equal ones as they stand.
+    """Yield each query's first line, its id, and its documents by their scores, equal ones as they stand.
 
     The score decides, as in trec_eval, and not the rank. ``ValueError`` says where the file is none, ``SuiteError``
     where it cannot be read.
@@ -43,7 +43,7 @@ def read_run(source: Source) -> Iterator[tuple[int, str, Documents]]:
 
 
 def _of_line(cells: Sequence[str]) -> tuple[str, str, float]:
-    """Query, document and score. ``ValueError`` where these are not what stands there."""
+    """Return query, document and score. ``ValueError`` where these are not what stands there."""
     if len(cells) != 6:
         raise ValueError(
             f"found {len(cells)} columns, expected the six of a TREC run: query, Q0, document, rank, score, name"

@@ -80,12 +80,12 @@ class TestReport(pytest.TestReport):
 
     @property
     def count_towards_summary(self) -> bool:
-        """What pytest's last line asks for."""
+        """Return what pytest's last line asks for."""
         return self.failed
 
 
 def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
-    """``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level of the model where there are several.
+    """Return ``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level of the model where there are several.
 
     A gate of a suite that is no file names the suite beside its rule.
     """
@@ -182,5 +182,5 @@ def _report(
 
 
 def _shown(result: GateResult) -> list[str]:
-    """What was found, the reason first, as it may stand on a line of its own."""
+    """Return what was found, the reason first, as it may stand on a line of its own."""
     return [without_commands(printable(text)) for text in (result.reason, *result.notes)]

@@ -53,14 +53,18 @@ def _listed(given: Sequence[object]) -> str:
 def selection_of(
     config: pytest.Config, report: Report, baseline: Report | None, absent: Sequence[SuiteInfo]
 ) -> Selection:
-    """The selection of a session that has run. ``absent`` are suites that were collected, with no sample to run."""
+    """Return the selection of a session that has run. ``absent`` are suites that were collected, with no sample to
+    run.
+    """
     known = Selection.of(report)
     folder = config.invocation_params.dir
     places = [(folder / argument.partition("::")[0]).resolve() for argument in config.args]
     files = {} if baseline is None else _files_of_recorded(baseline)
 
     def covers(info: SuiteInfo) -> bool:
-        """Whether the session looked where the suite stands. One whose file is gone would have been found anywhere."""
+        """Tell whether the session looked where the suite stands. One whose file is gone would have been found
+        anywhere.
+        """
         path = files.get(info.name) if info.path is None else split_file(info.path)[0]
         if path is None:
             return True
@@ -80,7 +84,7 @@ def selection_of(
 
 
 def _files_of_recorded(baseline: Report) -> dict[str, str]:
-    """Where the suites of hand-written tests stand, which have no file of their own."""
+    """Return where the suites of hand-written tests stand, which have no file of their own."""
     recorded = {suite.info.name for suite in baseline.suites if suite.info.path is None}
     files: dict[str, str] = {}
     if recorded:

@@ -20,7 +20,9 @@ _IDENTITY = ("server", "version", "model", "root", "build")
 
 
 def _what_it_is(model: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What two processes have to agree on. Of a server it does not matter which replicas were there, for example."""
+    """Return what two processes have to agree on. Of a server it does not matter which replicas were there, for
+    example.
+    """
     details = model.get("details")
     own = {key: details.get(key) for key in _IDENTITY} if isinstance(details, Mapping) else {}
     if any(value is not None for value in own.values()):
@@ -57,7 +59,7 @@ class Gathered:
     _names: dict[str | None, str] = field(default_factory=dict)
 
     def add_model(self, model: Mapping[str, JSON]) -> None:
-        """What one process says of a model. A problem where another says that it is something else."""
+        """Take what one process says of a model. It is a problem where another says that it is something else."""
         name = str(model["name"])
         known = self.models.setdefault(name, model)
         one, other = _what_it_is(known), _what_it_is(model)
@@ -70,7 +72,7 @@ class Gathered:
             )
 
     def as_different(self, record: Record) -> Record:
-        """The record, which says who gave its replies only where that is another one than gave the first."""
+        """Return the record, which says who gave its replies only where that is another one than gave the first."""
         if not record.served_by:
             return record
         firsts = [self.first_served.setdefault((one.get("role"), one["name"]), one) for one in record.served_by]
@@ -78,7 +80,9 @@ class Gathered:
         return replace(record, served_by=tuple(others))
 
     def group_of(self, record: Record) -> Group:
-        """A sample's model is what its node id says; a hand-written test's, what answered it."""
+        """Return a record's suite and model. A sample's model is what its node id says; a hand-written test's, what
+        answered it.
+        """
         if not self.compared:
             return record.suite, None
         if record.nodeid in self.expected:
@@ -87,17 +91,21 @@ class Gathered:
 
     @property
     def collected(self) -> set[str]:
-        """Names of the suites that have a file; of others it is known only once a test has recorded to them."""
+        """Return the names of the suites that have a file; of others it is known only once a test has recorded to
+        them.
+        """
         return {name for name, info in self.suites.items() if info.path is not None}
 
     def ordered_records(self) -> tuple[Record, ...]:
-        """Samples of suites as they were collected, then those of hand-written tests by node id, however they ran."""
+        """Return samples of suites as they were collected, then those of hand-written tests by node id, however they
+        ran.
+        """
         places = {nodeid: place for place, nodeid in enumerate(self.expected)}
         last = len(places)
         return tuple(sorted(self.records.values(), key=lambda one: (places.get(one.nodeid, last), one.nodeid)))
 
     def ordered_models(self, suites: Iterable[SuiteReport]) -> Iterator[Mapping[str, JSON]]:
-        """As the suites name them, then those that recorded nothing, however they arrived."""
+        """Yield models as the suites name them, then those that recorded nothing, however they arrived."""
         names = dict.fromkeys(model for suite in suites for model in suite.models)
         for name in (*names, *sorted(self.models.keys() - names)):
             if name not in self.models:
@@ -108,18 +116,20 @@ class Gathered:
                 yield self.models[name]
 
     def judges(self) -> Iterator[Mapping[str, JSON]]:
-        """What ``Report.judges`` says, however they arrived."""
+        """Yield what ``Report.judges`` says, however they arrived."""
         for role in ROLE_METHODS:
             for name in sorted({name for found, name in (*self.uses, *self.known_judges) if found == role}):
                 known = self.known_judges.get((role, name), {"role": role, "name": name})
                 yield {**known, "use": self._use(role, name)} if (role, name) in self.uses else known
 
     def _use(self, role: str | None, name: str) -> dict[str, JSON]:
-        """In all processes together."""
+        """Return what a judge or embedder took in all processes together."""
         return asdict(sum(self.uses[role, name].values(), ServerUse()))
 
     def find_mixtures(self) -> None:
-        """One group's numbers are of one suite and one model: a problem for each that mixes them."""
+        """Find groups that mix suites or models: a group's numbers are of one suite and one model, and each other one
+        is a problem.
+        """
         models: dict[Group, dict[str, None]] = {}
         conflicting_records: dict[str, str] = {}
         collected = self.collected
@@ -140,7 +150,7 @@ class Gathered:
                 )
 
     def groups(self, records: Iterable[Record]) -> dict[Group, GroupRecords]:
-        """The records of each suite, with several models on each of them, with what was to run."""
+        """Return the records of each suite, with several models on each of them, with what was to run."""
         expected = self._expected_groups()
         groups: dict[Group, list[Record]] = {group: [] for group in expected}
         for record in records:
@@ -161,7 +171,7 @@ class Gathered:
         return found
 
     def num_expected(self, info: SuiteInfo) -> dict[Group, int]:
-        """How many samples of the suite are to run, on each model where there are several."""
+        """Return how many samples of the suite are to run, on each model where there are several."""
         if self._num_counted != len(self.expected):
             # Of all suites at once: to look through all samples for each suite takes quadratic time. Node ids are added
             # to those that are expected, and none is ever taken away.
@@ -172,13 +182,13 @@ class Gathered:
         return {(info.name, model): number for model, number in self._counts.get(info.path, {}).items()}
 
     def suite_at(self, path: str) -> str:
-        """The name of the suite whose node id is ``path``. Raises ``KeyError``."""
+        """Return the name of the suite whose node id is ``path``. Raises ``KeyError``."""
         if path not in self._names:
             self._names = {info.path: name for name, info in self.suites.items()}
         return self._names[path]
 
     def _expected_groups(self) -> dict[Group, list[str]]:
-        """The node ids of samples that were to run, by group, in order of appearance."""
+        """Return the node ids of samples that were to run, by group, in order of appearance."""
         by_path = {info.path: name for name, info in self.suites.items()}
         groups: dict[Group, list[str]] = {}
         for nodeid in self.expected:

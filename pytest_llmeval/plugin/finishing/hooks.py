@@ -37,7 +37,7 @@ FINAL_HOOKS = "llmeval-final-hooks"
 
 
 def llm_session(config: pytest.Config) -> LLMSession:
-    """The gathering side, made when there is something to gather."""
+    """Return the gathering side, made when there is something to gather."""
     session: LLMSession | None = config.stash.get(llm_session_key, None)
     if session is None:
         from pytest_llmeval.plugin.finishing.session import LLMSession
@@ -47,7 +47,8 @@ def llm_session(config: pytest.Config) -> LLMSession:
 
 
 def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequence[str]) -> None:
-    """What this process has collected, or one of its workers; ``nodeids`` are those of the samples that are to run.
+    """Take what this process has collected, or one of its workers; ``nodeids`` are those of the samples that are to
+    run.
 
     Raises ``pytest.UsageError`` where a suite was asked for and nothing can answer it, or a gate of the command line is
     about what no suite has.
@@ -93,7 +94,7 @@ class Reporting:
 
     @property
     def _session(self) -> LLMSession | None:
-        """What was gathered; None as long as nothing of ours has run."""
+        """Return what was gathered; None as long as nothing of ours has run."""
         return self._config.stash.get(llm_session_key, None)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -241,7 +242,7 @@ class FinalHooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """The record of a test, inside of wrappers in which other plugins run it again."""
+        """Record a test, inside of wrappers in which other plugins run it again."""
         report = yield
         stash = item.stash
         if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
@@ -254,7 +255,7 @@ class FinalHooks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Any, Any]:
-        """The exit code: a failed gate stays failed, whatever a conftest.py makes of it."""
+        """Decide the exit code: a failed gate stays failed, whatever a conftest.py makes of it."""
         config.stash[given_key] = given_rules(config)
         try:
             code = yield
@@ -286,7 +287,7 @@ def _held(config: pytest.Config, code: Any) -> Any:
 
 
 def _is_cut_short(config: pytest.Config) -> bool:
-    """Whether a session that was to run suites, or to decide gates, ended before it came to that.
+    """Tell whether a session that was to run suites, or to decide gates, ended before it came to that.
 
     A hook may end it by ``pytest.exit(returncode=0)``. What could not be collected is for pytest to tell of, and for a
     conftest.py to forgive, but not a suite.
@@ -375,5 +376,5 @@ def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
 
 
 def _reads_phases(config: pytest.Config) -> bool:
-    """Whether pytest's terminal looks at all reports of set-ups and tear-downs again."""
+    """Tell whether pytest's terminal looks at all reports of set-ups and tear-downs again."""
     return config.option.durations is not None or config.getini("console_output_style") == "times"

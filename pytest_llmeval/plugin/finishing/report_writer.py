@@ -49,7 +49,9 @@ class ReportWriter:
 
     @property
     def journal(self) -> Journal | None:
-        """Made before the first thing that goes into it; None where no report is wanted, or it cannot be written."""
+        """Return the journal, made before the first thing that goes into it; None where no report is wanted, or it
+        cannot be written.
+        """
         if not self._was_begun:
             self._was_begun = True
             try:
@@ -60,12 +62,14 @@ class ReportWriter:
         return self._journal
 
     def add_fact(self, kind: Kind, value: object) -> None:
-        """What is known beside records, for the journal: see ``Journal.add_fact``."""
+        """Add what is known beside records to the journal: see ``Journal.add_fact``."""
         if self.journal is not None:
             self.journal.add_fact(kind, value)
 
     def add(self, record: Record) -> int | None:
-        """A record, with its texts if they are wanted. Its place in the journal, None where there is none."""
+        """Add a record, with its texts if they are wanted. Return its place in the journal; None where there is
+        none.
+        """
         if self.journal is None:
             return None
         if self._keeps == "none" or (self._keeps == "wrong" and record.status not in ("wrong", "unscored")):
@@ -131,7 +135,7 @@ class ReportWriter:
             self._journal.close(discard=True)
 
     def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:
-        """The records with their texts, which the journal holds."""
+        """Return the records with their texts, which the journal holds."""
         known = [place for place in places if place is not None]
         # What a record without texts keeps of a reply is for the summary: it is not the reply.
         records = [record if record.output is None else dataclasses.replace(record, output=None) for record in records]

@@ -17,7 +17,9 @@ _MAX_RECORDS = 10
 
 
 def shows_texts(config: pytest.Config) -> bool:
-    """Whether pytest's own reporter lists tests with -vv; what another one (pytest-sugar) draws, we know nothing of."""
+    """Tell whether pytest's own reporter lists tests with -vv; what another one (pytest-sugar) draws, we know nothing
+    of.
+    """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return type(reporter) is pytest.TerminalReporter and config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) > 1
 

@@ -85,7 +85,7 @@ class LLMSession:
         session.exitstatus = self.exit_code(session.exitstatus)
 
     def exit_code(self, found: object) -> Any:
-        """What the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
+        """Return what the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
 
         Nor where samples were to run and were not counted at the end, where some did not run since the session was
         stopped, and where gates were asked for and not decided. A conftest.py may forgive that nothing was selected,
@@ -99,18 +99,18 @@ class LLMSession:
 
     @property
     def _has_lost_all(self) -> bool:
-        """Whether a hook has taken all samples away without ``pytest_deselected``, which no option does."""
+        """Tell whether a hook has taken all samples away without ``pytest_deselected``, which no option does."""
         has_samples = bool(self._gathered.expected or self._gathered.records)
         return bool(self._absent) and not has_samples and not self._config.stash.get(num_deselected_key, 0)
 
     def take_gates(self, results: Sequence[GateResult]) -> None:
-        """What was decided: those that were asked for no longer keep the session from ending with 0."""
+        """Take what was decided: gates that were asked for no longer keep the session from ending with 0."""
         self._awaits_gates = False
         if self.report is not None:
             self.report = dataclasses.replace(self.report, gates=tuple(results))
 
     def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
-        """What was collected: the samples ``nodeids`` are to run."""
+        """Take what was collected: the samples ``nodeids`` are to run."""
         self._is_open |= bool(nodeids)
         self._gathered.expected.update(dict.fromkeys(nodeids))
         self._gathered.suites.update((info.name, info) for info in collected.suites)
@@ -122,7 +122,7 @@ class LLMSession:
 
     @property
     def absent(self) -> list[SuiteInfo]:
-        """Suites that were collected and have no selected sample."""
+        """Return the suites that were collected and have no selected sample."""
         return [info for name, info in self._absent.items() if name not in self._gathered.suites]
 
     def add(self, report: pytest.TestReport) -> None:
@@ -158,7 +158,7 @@ class LLMSession:
             self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
 
     def expects(self, nodeid: str) -> bool:
-        """Whether this is a sample that was to run."""
+        """Tell whether this is a sample that was to run."""
         return nodeid in self._gathered.expected
 
     def show_texts(self) -> None:
@@ -211,7 +211,9 @@ class LLMSession:
                 self.writer.add_fact("engine", named | dataclasses.asdict(engine))
 
     def _is_new_mark(self, info: SuiteInfo) -> bool:
-        """Whether a suite that hand-written tests record to is not known yet. Two marks that differ are a problem."""
+        """Tell whether a suite that hand-written tests record to is not known yet. Two marks that differ are a
+        problem.
+        """
         known = self._gathered.suites.get(info.name)
         if known is not None and known.path is None and known != info:
             text = f"suite {info.name!r} has two marks llm_suite with different settings: give all of its tests one"
@@ -220,7 +222,9 @@ class LLMSession:
         return known is None
 
     def _with_judge(self, info: SuiteInfo) -> SuiteInfo:
-        """What a process tells of a suite, with the judge that another one has met; two of them are a problem."""
+        """Return what a process tells of a suite, with the judge that another one has met; two of them are a
+        problem.
+        """
         known = self._gathered.suites.get(info.name)
         if known is None or known.judge is None or known.judge == info.judge:
             return info
@@ -276,7 +280,9 @@ class LLMSession:
         self._add_record(record)
 
     def mark_lost(self, nodeids: Iterable[str], reason: str) -> None:
-        """These tests will not run, and nothing else tells of it: samples are unscored, other tests are a problem."""
+        """Mark tests that will not run, of which nothing else tells: samples are unscored, other tests are a
+        problem.
+        """
         for nodeid in nodeids:
             self._lost[nodeid] = reason
         others = [nodeid for nodeid in self._lost if nodeid not in self._gathered.expected]
@@ -284,7 +290,7 @@ class LLMSession:
             self._problem(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
 
     def cannot_collect(self, nodeid: str, reason: str) -> None:
-        """A problem: there may be a suite there that the report's numbers lack."""
+        """Note a problem: there may be a suite there that the report's numbers lack."""
         self._problem(f"{nodeid or 'the session'} could not be collected: {first_line(redact(reason))}")
 
     def finish(self, session: pytest.Session, failed: Collection[str]) -> Report:
@@ -381,7 +387,7 @@ class LLMSession:
         return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None, flaws)
 
     def _explained(self, records: Iterable[Record]) -> set[str]:
-        """The node ids whose failure a record tells."""
+        """Return the node ids whose failure a record tells."""
         statuses = ("unscored", "wrong") if self._settings.strict else ("unscored",)
         return {record.nodeid for record in records if record.status in statuses}
 
@@ -409,7 +415,7 @@ class LLMSession:
         return self.writer.interrupted(list(self._places.values()))
 
     def write_wrong_answers(self, terminal: Terminal) -> None:
-        """The first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
+        """Write the first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
         if self.report is not None:
             wrong = (record for record in self.report.records if record.status == "wrong")
             self._wrong.write(terminal, map(self._gathered.group_of, wrong))
@@ -440,19 +446,21 @@ class LLMSession:
 
     @property
     def should_print_summary(self) -> bool:
-        """Whether there are results: not where suites that were not named had no model to answer them."""
+        """Tell whether there are results: not where suites that were not named had no model to answer them."""
         named = self._config.args_source is self._config.ArgsSource.ARGS
         gathered = self._gathered
         return bool(gathered.records or (gathered.expected and named) or (self.report and self.report.gates))
 
     def nodeids_to_remember(self) -> list[str]:
-        """Tests that ``--lf`` is to run again although they passed for pytest."""
+        """Return the tests that ``--lf`` is to run again although they passed for pytest."""
         statuses = ("wrong", "unscored") if self._settings.allow_unscored else ("wrong",)
         records = self._gathered.records.values()
         return list(dict.fromkeys(record.nodeid for record in records if record.status in statuses))
 
     def nodeids_to_forget(self) -> list[str]:
-        """Tests that are right, and that pytest would not know for ones that it remembers: see ``last_failed``."""
+        """Return the tests that are right, and that pytest would not know for ones that it remembers: see
+        ``last_failed``.
+        """
         records = self._gathered.records.values()
         right = (record.nodeid for record in records if record.status in ("correct", "scored"))
         return [nodeid for nodeid in right if is_misread(nodeid)]
@@ -482,7 +490,7 @@ def _why_stopped(session: pytest.Session) -> str | None:
 
 
 def _options(settings: Settings) -> dict[str, JSON]:
-    """The options that differ from their defaults, as the user would write them."""
+    """Return the options that differ from their defaults, as the user would write them."""
     options: dict[str, JSON] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)

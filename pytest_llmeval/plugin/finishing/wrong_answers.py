@@ -131,14 +131,14 @@ def mark_html_row(report: pytest.TestReport, cells: list[str]) -> None:
 
 
 def _has_readers(config: pytest.Config) -> bool:
-    """Whether there is a JUnit file or a page of pytest-html that tells of tests that passed."""
+    """Tell whether there is a JUnit file or a page of pytest-html that tells of tests that passed."""
     if getattr(config.option, "htmlpath", None):
         return True
     return bool(getattr(config.option, "xmlpath", None)) and bool(config.getini("junit_log_passing_tests"))
 
 
 def _block(record: Record) -> Iterator[str]:
-    """A bounded number of lines: each text of the sample on one. Its numbers are for ``llmeval show``."""
+    """Yield a bounded number of lines: each text of the sample on one. Its numbers are for ``llmeval show``."""
     where = record.nodeid if record.nodeid.endswith(f"::{record.id}") else f"{record.nodeid}, sample {record.id}"
     for line in sample_lines(record, whole=False, prompt=False, head=printable(f"{where}: {record.status}")):
         if not line.startswith("  scores: "):
@@ -146,7 +146,7 @@ def _block(record: Record) -> Iterator[str]:
 
 
 def _described(record: Record, *, with_id: bool = False) -> str:
-    """One line: ``expected 'Oslo', found 'Bergen'``."""
+    """Return one line: ``expected 'Oslo', found 'Bergen'``."""
     if record.status == "unscored":
         text = record.reason or "could not be scored"
     else:

@@ -53,7 +53,7 @@ def model(value: str) -> str:
 
 
 def of(name: str) -> Callable[[str], Any]:
-    """What another module makes of the text, ``module:function``: imported when its option is given."""
+    """Return what another module makes of the text, ``module:function``: imported when its option is given."""
     return lambda value: resolve_name(f"pytest_llmeval.{name}")(text(value))
 
 
@@ -105,7 +105,7 @@ def suite(value: str) -> str:
 
 
 def optional_path(value: str) -> Path | None:
-    """A path; ``none`` for no path, though the ini file or the environment gives one."""
+    """Return a path; ``none`` for no path, though the ini file or the environment gives one."""
     return None if value == "none" else path(value)
 
 

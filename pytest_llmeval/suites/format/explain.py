@@ -47,7 +47,7 @@ def keys_of(detail: ErrorDetails) -> Keys:
 
 
 def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
-    """One of pydantic's errors in what ``root`` reads."""
+    """Return one of pydantic's errors in what ``root`` reads."""
     keys = keys_of(detail)
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
@@ -102,7 +102,9 @@ def _keys_at(keys: Keys, root: type[BaseModel]) -> list[str]:
 
 
 def _below(annotation: Any, key: str | int) -> Iterator[Any]:
-    """What can stand at ``key`` inside something of this type; a union's kind stands under its name, as in YAML."""
+    """Yield what can stand at ``key`` inside something of this type; a union's kind stands under its name, as in
+    YAML.
+    """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is ScorerSettings:
         if key in SCORERS:
@@ -120,7 +122,7 @@ def _below(annotation: Any, key: str | int) -> Iterator[Any]:
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """The types of a union, without what is annotated to them."""
+    """Yield the types of a union, without what is annotated to them."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _alternatives(get_args(annotation)[0])

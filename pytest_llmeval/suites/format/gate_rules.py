@@ -75,11 +75,11 @@ class GateRule:
         return self.text.rpartition(" ")[2]
 
     def holds(self, value: float) -> bool:
-        """Whether the value is on the right side; NaN is on none."""
+        """Tell whether the value is on the right side; NaN is on none."""
         return bool(_COMPARISONS[self.comparison](value, self.threshold))
 
     def says_the_same(self, other: GateRule) -> bool:
-        """Whether the two differ in nothing but how the number is written."""
+        """Tell whether the two differ in nothing but how the number is written."""
         return replace(self, text=other.text) == other
 
 
@@ -115,11 +115,11 @@ class GivenGate:
 
     @property
     def is_for_all(self) -> bool:
-        """Whether it is for all suites that have the metric."""
+        """Tell whether it is for all suites that have the metric."""
         return self.suite == ANY_SUITE
 
     def matches(self, suite: str) -> bool:
-        """Whether it is for the suite of this name."""
+        """Tell whether it is for the suite of this name."""
         return self.is_for_all or self.suite == " ".join(suite.split())
 
     def __str__(self) -> str:

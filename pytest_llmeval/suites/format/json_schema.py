@@ -27,7 +27,7 @@ _FIELDS_SCHEMA = {
 
 
 def json_schema() -> dict[str, JSON]:
-    """JSON Schema of a suite file, in which scorers and filters have the forms that YAML gives them.
+    """Return JSON Schema of a suite file, in which scorers and filters have the forms that YAML gives them.
 
     What the loader takes is valid; what it refuses is not, where JSON Schema can say so of one file: not that two
     settings contradict each other, nor what a pattern, a template or a preset holds.

@@ -29,11 +29,11 @@ class Override:
     text: str
 
     def matches(self, suite: str) -> bool:
-        """Whether it changes the suite of this name."""
+        """Tell whether it changes the suite of this name."""
         return self.suite in ("*", suite)
 
     def error(self, problem: str) -> OverrideError:
-        """What is raised for a suite that it does not fit."""
+        """Return what is raised for a suite that it does not fit."""
         return OverrideError(f"--llm-set {quoted(self.text)}: {problem}")
 
 
@@ -66,7 +66,7 @@ def parse_override(text: str) -> Override:
 
 
 def apply_overrides(value: dict[str, JSON], overrides: Iterable[Override]) -> dict[str, JSON]:
-    """A copy of the suite's YAML value with the overrides in it, the last of two for one key winning.
+    """Return a copy of the suite's YAML value with the overrides in it, the last of two for one key winning.
 
     Missing mappings are made; ``score: letter`` becomes a mapping where a setting of it is set. Raises
     ``OverrideError``.
@@ -78,7 +78,7 @@ def apply_overrides(value: dict[str, JSON], overrides: Iterable[Override]) -> di
 
 
 def _unshared(value: JSON) -> JSON:
-    """A copy in which no two places are one object, as two aliases of one anchor are."""
+    """Return a copy in which no two places are one object, as two aliases of one anchor are."""
     if isinstance(value, dict):
         return {key: _unshared(part) for key, part in value.items()}
     return [_unshared(part) for part in value] if isinstance(value, list) else value

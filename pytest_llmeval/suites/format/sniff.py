@@ -38,7 +38,7 @@ class SuiteKey:
 
     @property
     def is_first(self) -> bool:
-        """Whether the file is a suite."""
+        """Tell whether the file is a suite."""
         return self.line is None
 
 
@@ -94,7 +94,7 @@ def _line_of_late_suite(data: bytes, start: int) -> int | None:
 
 
 def _keys(data: bytes, start: int) -> Iterator[bytes]:
-    """The keys at column 0."""
+    """Yield the keys at column 0."""
     for line in data[start:].splitlines():  # of bytes: at a line feed and a carriage return alone
         if line[:1] not in _NO_KEY:
             key, colon, value = line.partition(b":")

@@ -43,7 +43,7 @@ class CodedTask:
     _documents: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = field(default_factory=dict)
 
     def read_rows(self, spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
-        """The processed documents of a split, with the columns of the functions. Raises ``SuiteError``."""
+        """Yield the processed documents of a split, with the columns of the functions. Raises ``SuiteError``."""
         as_examples = keys != ("dataset",)
         shares_rows = not as_examples  # examples may be drawn from the rows that are evaluated
         if self._is_of_task(spec):
@@ -59,7 +59,7 @@ class CodedTask:
             yield Row({**document, **made}, source, number, None)
 
     def documents(self, split: str, *, as_examples: bool = False) -> list[dict[str, Any]]:
-        """The documents of a split after ``process_docs``, which runs once for each split."""
+        """Return the documents of a split after ``process_docs``, which runs once for each split."""
         function = self._process_docs(as_examples=as_examples)
         key = (split, function)
         if key not in self._documents:
@@ -67,13 +67,15 @@ class CodedTask:
         return self._documents[key]
 
     def first_document(self, rows: RowsSpec | None) -> list[dict[str, Any]]:
-        """The first document that is evaluated, of ``rows`` where they are not the task's own; none where none is."""
+        """Return the first document that is evaluated, of ``rows`` where they are not the task's own; none where none
+        is.
+        """
         if rows is None or self._is_of_task(rows):
             return self.documents(evaluated_split(self.code.task)[1])[:1]
         return self._own_documents(rows, ("dataset",), Origin(Document(self.code.task.source, {}, {})))[:1]
 
     def _is_of_task(self, spec: RowsSpec) -> bool:
-        """Whether ``spec`` is what the task itself says of its rows, but for the split."""
+        """Tell whether ``spec`` is what the task itself says of its rows, but for the split."""
         named = (self.task.value.get("dataset_path"), self.task.value.get("dataset_name"))
         revision = self.code.task.spec.load_arguments.get("revision")
         return spec.path is None and (spec.hub, spec.config, spec.revision) == (*named, revision)
@@ -139,7 +141,7 @@ class CodedTask:
 
 
 def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
-    """The task without its functions, and the rows that have their values. Raises ``SuiteError``.
+    """Return the task without its functions, and the rows that have their values. Raises ``SuiteError``.
 
     ``rows`` is where the evaluated rows come from, if not from where the task says.
     """
@@ -180,7 +182,7 @@ def coded_task(code: TaskCode, rows: RowsSpec | None = None) -> CodedTask:
 
 
 def _with_known_aggregation(code: TaskCode, place: int) -> Any:
-    """A metric whose aggregation is a function of lm-eval's own, as the name that stands for it here."""
+    """Return a metric whose aggregation is a function of lm-eval's own, as the name that stands for it here."""
     entry, keys = code.task.value["metric_list"][place], ("metric_list", place, "aggregation")
     function = code.functions.get(keys)
     if function is None:

@@ -31,13 +31,13 @@ class Rows:
 
 
 def evaluated_rows(task: TaskFile) -> Rows:
-    """The rows that are evaluated: ``test_split``, else ``validation_split``. Raises ``SuiteError``."""
+    """Return the rows that are evaluated: ``test_split``, else ``validation_split``. Raises ``SuiteError``."""
     keys, split = evaluated_split(task)
     return Rows(split, _source(task, split, keys), keys)
 
 
 def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
-    """The split that is evaluated, with its keys. Raises ``SuiteError``."""
+    """Return the split that is evaluated, with its keys. Raises ``SuiteError``."""
     found = _first_split(task, "test_split", "validation_split")
     if found is None:
         raise task.error("found neither test_split nor validation_split, expected what to evaluate", ("task",))
@@ -45,7 +45,7 @@ def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
 
 
 def example_rows(task: TaskFile) -> tuple[Rows | None, bool]:
-    """The rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
+    """Return the rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
 
     lm-eval takes ``fewshot_split``, else the samples of ``fewshot_config``, else the training, validation or test
     split; and draws a spare example, so that the question's own can be left out, where ``fewshot_split`` is
@@ -60,7 +60,9 @@ def example_rows(task: TaskFile) -> tuple[Rows | None, bool]:
 
 
 def example_split(task: TaskFile) -> tuple[Keys, str] | None:
-    """The split of the examples with its keys; None where the task file holds the examples. Raises ``SuiteError``."""
+    """Return the split of the examples with its keys; None where the task file holds the examples. Raises
+    ``SuiteError``.
+    """
     config = task.spec.fewshot
     if config.split is not None:
         return ("fewshot_config", "split"), config.split
@@ -124,13 +126,15 @@ def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any
 
 
 def _json_format(name: str) -> str | None:
-    """``datasets`` reads lines of JSON whatever the suffix says; a list in a ``.json`` file is read as well."""
+    """Return the format of rows in JSON: ``datasets`` reads lines of JSON whatever the suffix says; a list in a
+    ``.json`` file is read as well.
+    """
     suffixes = Path(name).suffixes
     return None if any(suffix in (".json", ".jsonl", ".ndjson") for suffix in suffixes) else "jsonl"
 
 
 def beside(task_path: Path, name: str) -> str:
-    """A file, which lm-eval looks for in the current folder, as seen from the task file's folder."""
+    """Return a file, which lm-eval looks for in the current folder, as seen from the task file's folder."""
     if os.path.isabs(name):
         return name
     try:

@@ -38,7 +38,7 @@ class Pipeline:
 
 
 def read_pipelines(task: TaskFile, *, needs_first: bool = False) -> tuple[Pipeline, ...]:
-    """The task's pipelines; without a ``filter_list`` the one called ``none``, which takes the first reply.
+    """Return the task's pipelines; without a ``filter_list`` the one called ``none``, which takes the first reply.
 
     ``needs_first``: no other makes sense, since what is filtered is not a text. Raises ``SuiteError``.
     """
@@ -56,7 +56,7 @@ def read_pipelines(task: TaskFile, *, needs_first: bool = False) -> tuple[Pipeli
 
 
 def looks_at_choices(task: TaskFile) -> bool:
-    """Whether a filter of the task looks for a choice in the reply."""
+    """Tell whether a filter of the task looks for a choice in the reply."""
     steps = [step for pipeline in task.spec.filter_list or () for step in pipeline.filter]
     return any(step.function == "multi_choice_regex" for step in steps)
 

@@ -40,19 +40,19 @@ class Leaf:
 
 
 def is_group(task: TaskFile) -> bool:
-    """Whether the file is a group: with the key ``group``, or with a list as ``task``."""
+    """Tell whether the file is a group: with the key ``group``, or with a list as ``task``."""
     return "class" not in task.value and ("group" in task.value or isinstance(task.value.get("task"), list))
 
 
 def read_leaf(leaf: Leaf) -> TaskFile:
-    """The task's file with what its groups change. Raises ``SuiteError``."""
+    """Return the task's file with what its groups change. Raises ``SuiteError``."""
     if leaf.inline is not None:
         return _inline_task(leaf)
     return _changed(read_task_file(leaf.source), leaf.changes)
 
 
 def leaves_of(group: TaskFile) -> list[Leaf]:
-    """The tasks of a group file in order, each once, through groups and tags of groups.
+    """Return the tasks of a group file in order, each once, through groups and tags of groups.
 
     Raises ``SuiteError`` for a name that is unknown, at its line and with the nearest spelling.
     """
@@ -60,7 +60,7 @@ def leaves_of(group: TaskFile) -> list[Leaf]:
 
 
 def paths_of_name(name: str) -> list[Path]:
-    """The files to collect for a task, a group or a tag of the installed lm_eval package.
+    """Return the files to collect for a task, a group or a tag of the installed lm_eval package.
 
     ``LookupError`` says in one line that there is no such name, with the nearest spelling, or no such package.
     """
@@ -109,7 +109,7 @@ class _Resolver:
         self._makers: list[Callable[[], TaskIndex]] = [lambda root=root: index_of(root) for root in roots]  # type: ignore[misc]
 
     def members(self, file: TaskFile, changes: _Changes, chain: tuple[str, ...]) -> Iterator[Leaf]:
-        """The leaves of a group file; ``changes`` are those of the groups above it, which win over its own."""
+        """Yield the leaves of a group file; ``changes`` are those of the groups above it, which win over its own."""
         real = os.path.realpath(file.source.path)
         if real in chain or len(chain) > _MAX_DEPTH:
             raise file.error("the group is a member of itself", ("task",))
@@ -128,7 +128,9 @@ class _Resolver:
                 yield from self._inner(group, member, (*keys, place))
 
     def _inner(self, group: _Group, member: Any, keys: Keys) -> Iterator[Leaf]:
-        """A member that is a mapping: a task or a group with changes, a group or a task that has no file."""
+        """Yield the leaves of a member that is a mapping: a task or a group with changes, a group or a task that has no
+        file.
+        """
         file = group.file
         if not isinstance(member, dict):
             raise file.wrong(keys, member, "a name or a mapping")
@@ -181,13 +183,15 @@ class _Resolver:
         return None
 
     def _source(self, path: Path) -> Source:
-        """The file as a user who named the group would write it."""
+        """Return the file as a user who named the group would write it."""
         relative = os.path.relpath(path, self._base.path.parent.resolve())
         return Source(path, os.path.normpath(os.path.join(os.path.dirname(self._base.shown), relative)))
 
 
 def _own_changes(file: TaskFile, mapping: Mapping[str, Any], keys: Keys) -> _Changes:
-    """The keys of tasks that a group file sets in ``mapping``, which stands at ``keys``. Raises ``SuiteError``."""
+    """Return the keys of tasks that a group file sets in ``mapping``, which stands at ``keys``. Raises
+    ``SuiteError``.
+    """
     changes = {}
     for key in mapping:
         if key in _GROUP_KEYS:

@@ -39,7 +39,7 @@ _MAX_INLINE = 90
 
 
 def read_tasks(source: Source) -> list[Leaf]:
-    """What the file stands for: itself, or the tasks of the group that it is. Raises ``SuiteError``."""
+    """Return what the file stands for: itself, or the tasks of the group that it is. Raises ``SuiteError``."""
     task = read_task_file(source)
     return leaves_of(task) if is_group(task) else [Leaf(source)]
 
@@ -51,7 +51,7 @@ def load_task(
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
     results_scorer: Callable[[ResultsSpec], Callable[..., Any]] | None = None,
 ) -> Suite:
-    """The task as a suite, with its samples. Raises ``SuiteError`` for what has no equivalent here.
+    """Return the task as a suite, with its samples. Raises ``SuiteError`` for what has no equivalent here.
 
     ``results_scorer`` is given where the task's functions are trusted, which then run if it is one of the installed
     lm_eval package; it makes the scorer of a task with ``process_results``.
@@ -77,7 +77,7 @@ def load_task(
 def translate_coded(
     task: TaskFile, rows: RowsSpec | None = None
 ) -> tuple[NativeSuite, tuple[MetricPair, ...], CodedTask, ResultsSpec | None]:
-    """A task whose functions are run: its suite, metrics, rows and results. Raises ``SuiteError``.
+    """Return a task whose functions are run: its suite, metrics, rows and results. Raises ``SuiteError``.
 
     ``rows`` is where the evaluated rows come from, if not from where the task says.
     """
@@ -114,7 +114,8 @@ def _is_multiple_input(task: TaskFile, rows: RowsSpec | None) -> bool:
 
 
 def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> tuple[MetricPair, ...]:
-    """What each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none", "accuracy_sum_first")``.
+    """Return what each metric of a task is called here: ``acc,none`` is ``MetricPair("acc", "none",
+    "accuracy_sum_first")``.
 
     ``trust_code``: for a task of the installed lm_eval package that calls functions. Raises ``SuiteError``.
     """
@@ -123,7 +124,7 @@ def metric_pairs(path: str | os.PathLike[str], *, trust_code: bool = False) -> t
 
 
 def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> str:
-    """The text of a suite file that does what the task file does. Raises ``SuiteError``.
+    """Return the text of a suite file that does what the task file does. Raises ``SuiteError``.
 
     A data file is named as seen from ``folder``, in which the suite will stand; by default that of the task file.
     """
@@ -142,7 +143,7 @@ def convert(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def _moved(value: Mapping[str, Any], here: Path, folder: Path) -> dict[str, Any]:
-    """The suite with its data files as seen from ``folder``, which are named as seen from ``here``."""
+    """Return the suite with its data files as seen from ``folder``, which are named as seen from ``here``."""
 
     def moved(rows: Mapping[str, Any]) -> dict[str, Any]:
         path = rows.get("path")
@@ -171,7 +172,7 @@ def _single(path: str | os.PathLike[str]) -> TaskFile:
 
 
 def _as_yaml(value: Mapping[str, Any], source: Source) -> str:
-    """The mapping as YAML that is read back as it was; ``source`` is named should it not be readable."""
+    """Return the mapping as YAML that is read back as it was; ``source`` is named should it not be readable."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000)
     if parse_yaml(text, source).value != value:  # JSON is YAML too, and leaves nothing to interpret
         return json.dumps(value, ensure_ascii=False, indent=2) + "\n"

@@ -31,11 +31,11 @@ class TaskIndex:
 
     @property
     def names(self) -> list[str]:
-        """All names, for the nearest spelling of a wrong one; without tags, which would take long to find."""
+        """Return all names, for the nearest spelling of a wrong one; without tags, which would take long to find."""
         return [*self.groups, *self.tasks]
 
     def tagged(self, tag: str) -> list[Path]:
-        """The files of the tasks that have this tag, also from a file that they include, by the tasks' names."""
+        """Return the files of the tasks that have this tag, also from a file that they include, by the tasks' names."""
         wanted = tag.encode()
         found: list[tuple[str, Path]] = []
         included: dict[Path, bool] = {}
@@ -63,7 +63,9 @@ class TaskIndex:
 
 
 def installed_tasks() -> Path | None:
-    """The folder of the tasks of the installed lm_eval package, which is not imported; None where there is none."""
+    """Return the folder of the tasks of the installed lm_eval package, which is not imported; None where there is
+    none.
+    """
     try:
         spec = find_spec("lm_eval")
     except (ImportError, ValueError):
@@ -77,7 +79,7 @@ def installed_tasks() -> Path | None:
 
 @lru_cache(maxsize=4)
 def index_of(root: Path) -> TaskIndex:
-    """The index of the YAML files under ``root``, by their text alone: 14,000 files take about a second."""
+    """Return the index of the YAML files under ``root``, by their text alone: 14,000 files take about a second."""
     index = TaskIndex(root)
     for path in sorted(_yaml_files(root), key=Path.as_posix):
         try:

@@ -40,7 +40,7 @@ class NativeSuite:
         self.sources[keys] = source
 
     def document(self) -> Document:
-        """As if it had been read from the task file: errors name the lines there."""
+        """Return the suite as if it had been read from the task file: errors name the lines there."""
         lines: dict[Keys, int] = {}
         for keys, source in self.sources.items():
             file, line = self.task.place(source)
@@ -81,7 +81,7 @@ def _source_of(keys: Keys, sources: Mapping[Keys, Keys]) -> Keys | None:
 
 
 def with_own_rows(native: NativeSuite, overrides: Sequence[Override]) -> tuple[Override, ...]:
-    """``overrides`` as the suite that was made of a task needs them.
+    """Return ``overrides`` as the suite that was made of a task needs them.
 
     A path is as seen from the current folder, and takes the place of the data set that the task names.
     """
@@ -89,7 +89,7 @@ def with_own_rows(native: NativeSuite, overrides: Sequence[Override]) -> tuple[O
 
 
 def own_rows(task: TaskFile, overrides: Sequence[Override]) -> RowsSpec | None:
-    """Where ``overrides`` take the rows from that are evaluated; None where they leave that to the task."""
+    """Return where ``overrides`` take the rows from that are evaluated; None where they leave that to the task."""
     name = str(task.value.get("task"))
     of_rows = [one for one in overrides if one.keys[:1] == _DATASET and one.matches(name)]
     try:
@@ -119,7 +119,7 @@ def _adapted(native: NativeSuite, override: Override) -> Override:
 
 
 def _with_place(task: TaskFile, override: Override) -> Override:
-    """The override with a path as seen from the task's file."""
+    """Return the override with a path as seen from the task's file."""
     value = override.value
     for above in (_DATASET, _FEWSHOT):
         if override.keys == (*above, "path") and isinstance(value, str):

@@ -23,7 +23,8 @@ _SUITE = re.compile(_KEY.format("suite").encode())
 
 
 def is_task_file(path: Path) -> bool:
-    """True for a file with ``task`` and another key of lm-eval's tasks at column 0, or with ``group`` and ``task``.
+    """Tell whether this is a file with ``task`` and another key of lm-eval's tasks at column 0, or with ``group`` and
+    ``task``.
 
     A file that other task files include, which has no ``task`` of its own, is none. At most 1 MiB is read.
     """
@@ -34,7 +35,7 @@ def is_task_file(path: Path) -> bool:
 
 
 def is_group_file(path: Path) -> bool:
-    """Whether a task file is that of a group of tasks."""
+    """Tell whether a task file is that of a group of tasks."""
     return is_group_text(_beginning(path))
 
 
@@ -49,12 +50,12 @@ def _beginning(path: Path) -> bytes:
 
 
 def is_group_text(text: bytes) -> bool:
-    """Whether the text of a task file is that of a group of tasks."""
+    """Tell whether the text of a task file is that of a group of tasks."""
     return _GROUP.search(text) is not None or _TASK_LIST.search(text) is not None
 
 
 def scalar_at(text: bytes, key: str) -> str | None:
-    """The plain or quoted text at a key at column 0, None where there is none, or where it is a list."""
+    """Return the plain or quoted text at a key at column 0, None where there is none, or where it is a list."""
     found = re.search(
         (_KEY.format(key) + r"""[ \t]+(?:"([^"\r\n]*)"|'([^'\r\n]*)'|([^\s#\[\]{}|>!&*][^\r\n#]*))""").encode(), text
     )

@@ -110,7 +110,7 @@ class Scoring:
 
 
 def scoring_of(task: TaskFile) -> Scoring:
-    """The task's scoring in the suite format. Raises ``SuiteError`` for what has no equivalent there."""
+    """Return the task's scoring in the suite format. Raises ``SuiteError`` for what has no equivalent there."""
     entries = _entries(task)
     match task.spec.output_type:
         case "multiple_choice":
@@ -167,7 +167,7 @@ def _pairs(task: TaskFile, entries: Sequence[MetricEntry]) -> tuple[MetricPair, 
 
 
 def _choice(task: TaskFile, entries: Sequence[MetricEntry]) -> Scoring:
-    """``accuracy`` is the first of the task's accuracies."""
+    """Return the scoring of a choice. ``accuracy`` is the first of the task's accuracies."""
     names = [entry.name for entry in entries]
     normalize = {name: known.setting for name, known in _METRICS["multiple_choice"].items() if known.setting}
     first = next((name for name in names if name in normalize), "acc")
@@ -217,7 +217,9 @@ def _part_name(pipeline: Pipeline, metric: str, num_pipelines: int, num_metrics:
 
 
 def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
-    """lm-eval leaves out what matches, then sets in lower case, then takes off ASCII punctuation, then digits."""
+    """Return the settings of ``exact``. lm-eval leaves out what matches, then sets in lower case, then takes off ASCII
+    punctuation, then digits.
+    """
     ignored = arguments.get("regexes_to_ignore")
     if ignored is None:
         ignored = []
@@ -252,7 +254,9 @@ class ResultsSpec:
 
 
 def results_scoring(code: TaskCode) -> tuple[Scoring, ResultsSpec]:
-    """The scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known here."""
+    """Return the scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known
+    here.
+    """
     task = code.task
     output_type = task.spec.output_type
     entries = task.spec.metric_list or [MetricSpec(metric=name) for name in _DEFAULT_METRICS[output_type]]

@@ -48,7 +48,7 @@ class TaskCode:
     functions: dict[Keys, Callable[..., Any]] = field(default_factory=dict)
 
     def get(self, *keys: str) -> Callable[..., Any] | None:
-        """The function at ``keys``, None where there is none."""
+        """Return the function at ``keys``, None where there is none."""
         return self.functions.get(keys)
 
     def call(self, keys: Keys, what: str, *args: Any) -> Any:
@@ -111,7 +111,8 @@ def _loaded(
 
 
 def _fresh_module(file: Path, root: Path) -> ModuleType:
-    """The module, run anew, so that a stream of random numbers in it begins where it begins in every other process.
+    """Return the module, run anew, so that a stream of random numbers in it begins where it begins in every other
+    process.
 
     Under the name that lm-eval gives it, by which ``datasets`` finds again what it made with its functions.
     """
@@ -127,7 +128,9 @@ def _fresh_module(file: Path, root: Path) -> ModuleType:
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """A function that shuffles gives the same in every process, and takes nothing from the streams of others."""
+    """Seed random numbers in this context: a function that shuffles gives the same in every process, and takes nothing
+    from the streams of others.
+    """
     state = random.getstate()
     random.seed(_LM_EVAL_SEED)
     try:

@@ -79,7 +79,7 @@ class DatasetKwargs(Spec):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that have a value and an effect."""
+        """Return the arguments that have a value and an effect."""
         return {key: value for key, value in self if value is not None and key != "trust_remote_code"}
 
 
@@ -194,12 +194,12 @@ class TaskSpec(Spec):
 
     @property
     def fewshot(self) -> FewshotConfig:
-        """``fewshot_config``, or its defaults."""
+        """Return ``fewshot_config``, or its defaults."""
         return self.fewshot_config or FewshotConfig()
 
     @property
     def load_arguments(self) -> dict[str, Any]:
-        """The arguments of ``dataset_kwargs`` that have an effect."""
+        """Return the arguments of ``dataset_kwargs`` that have an effect."""
         return {} if self.dataset_kwargs is None else self.dataset_kwargs.given
 
 

@@ -36,7 +36,7 @@ class FunctionReference:
 
     @property
     def described(self) -> str:
-        """What an error says that it found."""
+        """Return what an error says that it found."""
         return quoted(str(self))
 
 
@@ -50,7 +50,7 @@ class TaskFile:
 
     @cached_property
     def spec(self) -> TaskSpec:
-        """What the file says, its keys and their types checked. Raises ``SuiteError``."""
+        """Return what the file says, its keys and their types checked. Raises ``SuiteError``."""
         try:
             return TaskSpec.model_validate(self.value)
         except ValidationError as error:
@@ -58,35 +58,35 @@ class TaskFile:
             raise self.error(sentence(first, TaskSpec), keys_of(first)) from None
 
     def required(self, key: str) -> Any:
-        """The value of a key of ``spec``. Raises ``SuiteError`` where there is none."""
+        """Return the value of a key of ``spec``. Raises ``SuiteError`` where there is none."""
         value = getattr(self.spec, key)
         if value is None:
             raise self.error(f"the key {key!r} is missing", ("task",))
         return value
 
     def place(self, keys: Keys) -> tuple[Source, int | None]:
-        """The file and line of ``keys``, or of the innermost part of it that has a line."""
+        """Return the file and line of ``keys``, or of the innermost part of it that has a line."""
         for length in range(len(keys), -1, -1):
             if keys[:length] in self.places:
                 return self.places[keys[:length]]
         return self.source, None
 
     def error(self, message: str, keys: Keys = ()) -> SuiteError:
-        """A ``SuiteError`` at ``keys``."""
+        """Return a ``SuiteError`` at ``keys``."""
         source, line = self.place(keys)
         return source.error(message, line)
 
     def error_at(self, keys: Keys, problem: str) -> SuiteError:
-        """A ``SuiteError`` at ``keys`` that names them."""
+        """Return a ``SuiteError`` at ``keys`` that names them."""
         return self.error(f"{dotted(keys)}: {problem}", keys)
 
     def wrong(self, keys: Keys, found: object, expected: str) -> SuiteError:
-        """A ``SuiteError`` for a value of another kind than ``expected``."""
+        """Return a ``SuiteError`` for a value of another kind than ``expected``."""
         return self.error_at(keys, f"found {describe(found)}, expected {expected}")
 
 
 def functions(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, FunctionReference]]:
-    """Every ``!function`` in a task file, with its keys."""
+    """Yield every ``!function`` in a task file, with its keys."""
     if isinstance(value, FunctionReference):
         yield keys, value
     elif isinstance(value, dict | list):
@@ -95,7 +95,8 @@ def functions(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, FunctionRe
 
 
 def read_task_file(source: Source, _chain: tuple[str, ...] = ()) -> TaskFile:
-    """The file, over the files that it includes: of a key that stands in several, the last wins, its own first of all.
+    """Return the file, over the files that it includes: of a key that stands in several, the last wins, its own first
+    of all.
 
     Raises ``SuiteError`` for what cannot be read, and for files that include each other.
     """

@@ -37,22 +37,22 @@ _ENVIRONMENT = Environment()
 
 
 def has_markup(text: str) -> bool:
-    """Whether Jinja2 would change the text."""
+    """Tell whether Jinja2 would change the text."""
     return _MARKUP.search(text) is not None
 
 
 def is_column(text: str) -> bool:
-    """Whether a text without markup is taken for the name of a column: one word."""
+    """Tell whether a text without markup is taken for the name of a column: one word."""
     return text.isidentifier()
 
 
 def text_template(text: str) -> str:
-    """A text such as ``description`` or ``gen_prefix``: itself, but for one word, which may be a column."""
+    """Return a text such as ``description`` or ``gen_prefix``: itself, but for one word, which may be a column."""
     return _column_or_itself(text) if is_column(text) else text
 
 
 def prompt_template(task: TaskFile, rule: object, keys: Keys) -> str:
-    """``doc_to_text`` as a template. Raises ``SuiteError``."""
+    """Return ``doc_to_text`` as a template. Raises ``SuiteError``."""
     if isinstance(rule, bool) or not isinstance(rule, str):
         raise task.wrong(keys, rule, "a template or a column")
     if not rule or has_markup(rule):
@@ -85,7 +85,7 @@ def is_a_number(rule: object, row: Mapping[str, Any]) -> bool:
 
 
 def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool, or_text: bool = False) -> Any:
-    """``doc_to_target`` as the rule of a field. Raises ``SuiteError``.
+    """Return ``doc_to_target`` as the rule of a field. Raises ``SuiteError``.
 
     With choices, digits are an index; what is written as a list is a list either way. One word is a column; with
     ``or_text`` it is itself where there is no such column.
@@ -107,7 +107,7 @@ def target_rule(task: TaskFile, rule: object, keys: Keys, *, has_choices: bool, 
 
 
 def choices_rule(task: TaskFile, rule: object, keys: Keys) -> Any:
-    """``doc_to_choice`` as the rule of a field. Raises ``SuiteError``."""
+    """Return ``doc_to_choice`` as the rule of a field. Raises ``SuiteError``."""
     if isinstance(rule, dict):
         rule = list(rule.values())
     if isinstance(rule, list):
@@ -133,12 +133,14 @@ def _column(name: str) -> str:
 
 
 def _column_or_itself(text: str) -> str:
-    """lm-eval takes a text for a column where there is one of that name, and else for itself."""
+    """Return a template of a text. lm-eval takes a text for a column where there is one of that name, and else for
+    itself.
+    """
     return f"{{{{ row[{text!r}] if {text!r} in row else {text!r} }}}}"
 
 
 def _verbatim(item: Any) -> Any:
-    """An entry of a list that no template is made of."""
+    """Return an entry of a list that no template is made of."""
     return f"{{% raw %}}{item}{{% endraw %}}" if isinstance(item, str) and has_markup(item) else item
 
 
@@ -150,7 +152,9 @@ def _filtered(template: str, filter_: str) -> str:
 
 
 def _expression(template: str) -> str | None:
-    """The expression of a template that is one ``{{ expression }}``, in brackets where a filter would bind closer."""
+    """Return the expression of a template that is one ``{{ expression }}``, in brackets where a filter would bind
+    closer.
+    """
     found = _EXPRESSION.fullmatch(template)
     node = _only_expression(template)
     if found is None or node is None:

@@ -27,7 +27,8 @@ _DATASET_OF_LM_EVAL = {"columns_first": True, "python_values": True, "first_id":
 def translate(
     task: TaskFile, *, multiple_input: bool = False, scoring: Scoring | None = None
 ) -> tuple[NativeSuite, tuple[MetricPair, ...]]:
-    """The suite, and what its metrics are called in lm-eval. Raises ``SuiteError`` for what has no equivalent here.
+    """Return the suite, and what its metrics are called in lm-eval. Raises ``SuiteError`` for what has no equivalent
+    here.
 
     ``multiple_input``: ``doc_to_text`` is the index of the right option, each option belongs into the prompt, and
     ``doc_to_target`` follows it. ``scoring``: how replies are scored, where that is not said by the task's metrics.
@@ -66,7 +67,9 @@ def _dataset(native: NativeSuite) -> None:
 
 
 def _fields(native: NativeSuite, output_type: str, *, or_text: bool) -> None:
-    """``or_text``: a target of one word that is no column is this word, as in lm-eval, and no mistake."""
+    """Translate the fields of samples. ``or_text``: a target of one word that is no column is this word, as in lm-eval,
+    and no mistake.
+    """
     task = native.task
     choices = task.spec.doc_to_choice
     if output_type == "multiple_choice" and choices is None:
@@ -150,7 +153,7 @@ def _fewshot(native: NativeSuite, output_type: str, delimiter: str) -> None:
 
 
 def _example_texts(native: NativeSuite, output_type: str) -> None:
-    """What ``fewshot_config`` says of examples alone."""
+    """Translate what ``fewshot_config`` says of examples alone."""
     task, config = native.task, native.task.spec.fewshot
     at: Keys = ("fewshot_config",)
     if config.doc_to_text is not None:
@@ -181,7 +184,7 @@ def _fewshot_delimiter(spec: TaskSpec) -> str:
 
 
 def _generation(task: TaskFile) -> dict[str, tuple[Any, Keys]]:
-    """The settings of ``generate``, each with its keys in the task file. Raises ``SuiteError``.
+    """Return the settings of ``generate``, each with its keys in the task file. Raises ``SuiteError``.
 
     As lm-eval's ``normalize_gen_kwargs`` has it: ``do_sample: false`` is greedy whatever the temperature is.
     """

@@ -51,7 +51,7 @@ class Shots:
     shown: tuple[str, ...] = ()
 
     def of(self, sample: Sample) -> tuple[Sample, ...]:
-        """The examples of this sample's prompt, never the sample itself.
+        """Return the examples of this sample's prompt, never the sample itself.
 
         That is an example with its row, or, but for lm-eval's sampler, one that asks the same and has its target.
         Raises ``FewshotError`` where there are too few.
@@ -67,7 +67,7 @@ class Shots:
         return shots
 
     def _is_itself(self, shot: Sample, sample: Sample) -> bool:
-        """Rows alone do not tell: one file may have ids, and the other none."""
+        """Tell whether an example is the sample; rows alone do not tell: one file may have ids, and the other none."""
         if _same_row(shot, sample):
             return True
         if not shot.question or (shot.question, shot.choices) != (sample.question, sample.choices):
@@ -136,7 +136,7 @@ def draw_shots(
 
 
 def contradiction(prompt: PromptSpec) -> tuple[str, Keys] | None:
-    """What in a suite's ``prompt`` cannot be done together, and the keys at which it stands; None if all can."""
+    """Return what in a suite's ``prompt`` cannot be done together, and the keys at which it stands; None if all can."""
     fewshot = prompt.fewshot
     if fewshot is None:
         return None
@@ -192,7 +192,9 @@ def _no_value(sample: Sample, match: str, *, is_example: bool = False) -> Fewsho
 
 
 def _matched(sample: Sample, match: str | None) -> str | None:
-    """The value that examples have to share, as text: a CSV file's ``1`` is a JSON file's. None where there is none."""
+    """Return the value that examples have to share, as text: a CSV file's ``1`` is a JSON file's. None where there is
+    none.
+    """
     if match is None:
         return ""
     value = sample.variables.get(match)

@@ -71,7 +71,7 @@ def suite_of(
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
     read_rows: RowReader = rows_of,
 ) -> Suite:
-    """The suite of a mapping that was read, or made of another format, as ``load_suite`` makes it.
+    """Return the suite of a mapping that was read, or made of another format, as ``load_suite`` makes it.
 
     ``origin_of`` makes, as ``Origin`` does, what says in errors where a key stands. ``read_rows`` gives the rows that
     ``dataset`` and ``prompt.fewshot`` name.
@@ -95,7 +95,7 @@ def suite_of(
 
 
 def _whole(value: dict[str, JSON], overrides: Sequence[Override]) -> tuple[dict[str, JSON], Preset | None]:
-    """A suite's YAML value with the overrides and the defaults of its preset, and that preset.
+    """Return a suite's YAML value with the overrides and the defaults of its preset, and that preset.
 
     An override of what the suite would say beside its preset is one of the suite's own keys: with a path the preset's
     source of rows goes. One of a part of what the suite would replace as a whole changes the preset's. Raises
@@ -174,7 +174,7 @@ def _as_template(where: str) -> str:
 
 
 def _unmapped(row: Row) -> Mapped:
-    """A row as ``where`` sees it that needs no field."""
+    """Return a row as ``where`` sees it that needs no field."""
     return Mapped(row, {}, {**row.columns, "row": row.columns})
 
 
@@ -231,7 +231,7 @@ class _Reading:
         yield from () if any(settings.needs_target for settings, _ in self._settings) else ("target",)
 
     def _with_absent(self, samples: list[Sample], rows_differ: bool) -> list[Sample]:
-        """The samples with null for a column that others have and that the scorer can do without.
+        """Return the samples with null for a column that others have and that the scorer can do without.
 
         Raises ``SuiteError`` for a field whose column no row has where all rows have the same columns: it is
         misspelt. Where they differ, it is a warning.
@@ -307,7 +307,9 @@ class _Reading:
                 raise self.origin.error_at(keys, str(error)) from None
 
     def _samples(self) -> tuple[list[Sample], list[Row]]:
-        """All samples before shuffle and limit, and their rows if few-shot examples are to be made of those anew."""
+        """Return all samples before shuffle and limit, and their rows if few-shot examples are to be made of those
+        anew.
+        """
         dataset, fewshot = self.spec.dataset, self.spec.prompt.fewshot
         if dataset is None or self.spec.samples is not None:  # a preset's dataset says what the columns mean
             all_rows: Iterable[Row] = self._inline_rows(self.spec.samples or (), ("samples",))
@@ -427,7 +429,7 @@ class _Reading:
             raise
 
     def _field_keys(self, above: Keys, name: str) -> Keys:
-        """The keys of a rule. Raises ``SuiteError`` for a name that no template could use."""
+        """Return the keys of a rule. Raises ``SuiteError`` for a name that no template could use."""
         keys = (*above, name)
         if not name.isidentifier() or name == "row":
             expected = "letters, digits and '_', and not 'row'"

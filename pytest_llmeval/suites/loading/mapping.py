@@ -79,7 +79,7 @@ class FieldMap:
         self._values = [(name, self._compile(keys, rule)) for name, (keys, rule) in self.rules.items()]
 
     def apply(self, row: Row, *, shot: bool = False) -> Mapped:
-        """The row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
+        """Return the row's fields. Raises ``SuiteError`` for a missing column or a template that fails.
 
         A ``shot``, an example for few-shot prompts, needs no id, category, cluster or label; one that stands in the
         suite file may give any field under its own name where the rule does not fit.
@@ -219,7 +219,7 @@ def _literal(value: Any) -> _Value:
 
 
 def make_sample(mapped: Mapped, id_: str) -> Sample:
-    """The sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
+    """Return the sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
     checked = _Checked(mapped.row, id_)
     fields = mapped.fields
     question = checked.text("question", fields.get("question"), or_unused=not mapped.row.inline)
@@ -339,7 +339,9 @@ class _Checked:
         return self.usable("category", str(value))
 
     def cluster(self, value: JSON) -> str:
-        """The value as text; a long one, such as a passage itself, as its hash: equality is all that it is for."""
+        """Return the value as text; a long one, such as a passage itself, as its hash: equality is all that it is
+        for.
+        """
         if value is None or not str(value).strip():
             raise self.error(
                 f"cluster: found {describe(value)}, expected a value that identifies the sample's passage; a template "
@@ -366,7 +368,7 @@ class Ids:
         self._without: Row | None = None
 
     def of(self, mapped: Mapped) -> str:
-        """The id of the next row. Raises ``SuiteError`` for one that cannot be, or that another row has."""
+        """Return the id of the next row. Raises ``SuiteError`` for one that cannot be, or that another row has."""
         row = mapped.row
         value = mapped.fields.get("id")
         if value is None:

@@ -48,7 +48,7 @@ def check_rows_spec(spec: RowsSpec, keys: Keys, origin: Origin) -> None:
 
 
 def rows_of(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
-    """The rows that ``spec`` names, one by one. Raises ``SuiteError``, for a broken row when it is reached.
+    """Yield the rows that ``spec`` names, one by one. Raises ``SuiteError``, for a broken row when it is reached.
 
     Rows are numbered through all files. ``keys`` is where ``spec`` stands in the suite.
     """
@@ -73,7 +73,7 @@ def rows_of(spec: RowsSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
 
 
 def _joined(rows: Iterable[Row], join: JoinSpec, keys: Keys, origin: Origin) -> Iterator[Row]:
-    """The rows with the columns of the row of the joined file that has the same value in the column ``on``.
+    """Yield the rows with the columns of the row of the joined file that has the same value in the column ``on``.
 
     Values are compared as text, as ids are. Raises ``SuiteError`` for a row without its counterpart or with several,
     and for a column that both have with different values.
@@ -111,14 +111,14 @@ def _value_of(row: Row, column: str) -> str:
 
 
 def shown_source(spec: RowsSpec, origin: Origin) -> str:
-    """What ``spec`` names, as errors name it."""
+    """Return what ``spec`` names, as errors name it."""
     if spec.hub is not None:
         return HubDataset(spec.hub, config=spec.config, split=spec.split).shown
     return origin.source.beside(spec.path or "").shown
 
 
 def natural_order(path: str) -> list[list[str | int]]:
-    """A key that sorts ``2.json`` before ``10.json``, folder by folder."""
+    """Return a key that sorts ``2.json`` before ``10.json``, folder by folder."""
     return [
         [int(part) if number % 2 else part for number, part in enumerate(_DIGITS.split(name))]
         for name in Path(path).parts
@@ -126,7 +126,9 @@ def natural_order(path: str) -> list[list[str | int]]:
 
 
 def _rows_of_files(spec: RowsSpec, keys: Keys, origin: Origin, *, of_ids: bool = False) -> Iterator[Row]:
-    """``of_ids``: a JSON or YAML file that holds a mapping, and no key is given, is one of ids to rows."""
+    """Yield the rows of the files that ``spec`` names. ``of_ids``: a JSON or YAML file that holds a mapping, and no key
+    is given, is one of ids to rows.
+    """
     path_keys = (*keys, "path")
     named = origin.source.beside(spec.path or "")
 
@@ -193,7 +195,7 @@ def _files_of_pattern(named: Source, error: Callable[[str], SuiteError]) -> list
 
 
 def _files_of_folder(named: Source, spec: RowsSpec, error: Callable[[str], SuiteError]) -> list[Source]:
-    """One JSON object, or with ``format: text`` one text, in each file of the folder and the folders in it."""
+    """Return one JSON object, or with ``format: text`` one text, in each file of the folder and the folders in it."""
     _check_extent(named, named.path, error)
     found = [
         path
@@ -238,7 +240,7 @@ def _check_extent(named: Source, folder: Path, error: Callable[[str], SuiteError
 
 
 def _base(named: Source) -> tuple[Path, Path]:
-    """The folder that a pattern begins at, and how the user names it."""
+    """Return the folder that a pattern begins at, and how the user names it."""
     base, shown = named.path, Path(named.shown)
     while _MAGIC.search(os.fspath(base)) and base != base.parent and not base.is_dir():
         base, shown = base.parent, shown.parent
@@ -246,7 +248,7 @@ def _base(named: Source) -> tuple[Path, Path]:
 
 
 def _sources(named: Source, paths: Sequence[str]) -> list[Source]:
-    """The files in natural order, each shown as the user would name it."""
+    """Return the files in natural order, each shown as the user would name it."""
     base, shown = _base(named)
     return [
         Source(Path(path), os.path.normpath(os.path.join(shown, os.path.relpath(path, base))))

@@ -42,7 +42,7 @@ class Origin:
         return self.document.source
 
     def error(self, message: str, keys: Keys = ()) -> SuiteError:
-        """A ``SuiteError`` at the line of ``keys``, or one that names the override that set them."""
+        """Return a ``SuiteError`` at the line of ``keys``, or one that names the override that set them."""
         for override in reversed(self.overrides):
             is_inside = override.keys == keys[: len(override.keys)]
             is_made = keys == override.keys[: len(keys)] and keys not in self.document.lines
@@ -62,7 +62,7 @@ class Origin:
         return shown if sample.line is None else f"{shown}:{sample.line}"
 
     def shown(self, path: str) -> str:
-        """A file beside the suite, as the user knows it."""
+        """Return a file beside the suite, as the user knows it."""
         source = self.source
         if path == os.fspath(source.path):
             return source.shown
@@ -101,7 +101,7 @@ class Suite:
         return None if rule is None else str(rule)
 
     def shots_for(self, sample: Sample) -> tuple[Sample, ...]:
-        """The few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
+        """Return the few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
         try:
             return self.shots.of(sample)
         except FewshotError as error:
@@ -112,7 +112,8 @@ class Suite:
         return self.origin.place(sample)
 
     def error(self, message: str, sample: Sample | None = None, keys: Sequence[str | int] = ()) -> SuiteError:
-        """A ``SuiteError`` at the line of ``keys`` if they are given, else at the sample's own, else at the suite's.
+        """Return a ``SuiteError`` at the line of ``keys`` if they are given, else at the sample's own, else at the
+        suite's.
 
         The message names the sample, and the keys.
         """
@@ -125,7 +126,8 @@ class Suite:
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
 
     def unmapped(self, sample: Sample) -> str | None:
-        """What the suite does not say of its data set: where the options are, or what is right; None where it does.
+        """Return what the suite does not say of its data set: where the options are, or what is right; None where it
+        does.
 
         To be asked where a scorer has found that it cannot judge the sample.
         """
@@ -149,7 +151,7 @@ class Suite:
 
     @property
     def has_own_responses(self) -> bool:
-        """Whether the suite's data have a reply to score: the field ``response``, or a column of that name.
+        """Tell whether the suite's data have a reply to score: the field ``response``, or a column of that name.
 
         A column from which the suite makes something else, a target or a part of the prompt, is not a reply.
         """

@@ -72,18 +72,18 @@ class Preset:
     defaults: Mapping[str, Any] = field(repr=False)
 
     def has(self, keys: Keys) -> bool:
-        """Whether the preset says something at these keys of a suite."""
+        """Tell whether the preset says something at these keys of a suite."""
         return not keys or keys[-1] in _mapping(self.defaults, *keys[:-1])
 
 
 def all_presets() -> Iterator[Preset]:
-    """Every preset, by name; a family's variants after it."""
+    """Yield every preset, by name; a family's variants after it."""
     for name in _file_names():
         yield from _family(name).values()
 
 
 def load_preset(name: str) -> Preset:
-    """The preset of this name. Raises ``PresetError``."""
+    """Return the preset of this name. Raises ``PresetError``."""
     for family in sorted(_file_names(), key=len, reverse=True):
         if (name == family or name.startswith(f"{family}-")) and name in _family(family):
             return _family(family)[name]
@@ -94,7 +94,8 @@ def load_preset(name: str) -> Preset:
 
 
 def with_preset(value: dict[str, JSON]) -> tuple[dict[str, JSON], Preset | None]:
-    """A suite's YAML value with the defaults of the preset that it names, and that preset. Raises ``PresetError``.
+    """Return a suite's YAML value with the defaults of the preset that it names, and that preset. Raises
+    ``PresetError``.
 
     A suite's own keys win. A source of rows (``path``, another ``hub`` or ``samples``) replaces all that the preset
     says of the source. Revision and config of the preset's own hub data set hold for examples from it, too.
@@ -121,7 +122,7 @@ def with_preset(value: dict[str, JSON]) -> tuple[dict[str, JSON], Preset | None]
 
 
 def _mapping(value: Mapping[str, Any], *keys: str | int) -> Mapping[str, Any]:
-    """What stands at ``keys``; empty where that is no mapping."""
+    """Return what stands at ``keys``; empty where that is no mapping."""
     inside: Any = value
     for key in keys:
         inside = inside.get(key) if isinstance(inside, Mapping) else None
@@ -129,7 +130,9 @@ def _mapping(value: Mapping[str, Any], *keys: str | int) -> Mapping[str, Any]:
 
 
 def _without_what_the_suite_says(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults without fields that the suite says itself, at its top or in ``dataset.fields``: they are one key."""
+    """Return the defaults without fields that the suite says itself, at its top or in ``dataset.fields``: they are one
+    key.
+    """
     fields = _mapping(own, "dataset", "fields")
     said = [name for name in _EITHER if name in fields or name in own]
     kept = {name: part for name, part in defaults.items() if name not in said}
@@ -140,7 +143,7 @@ def _without_what_the_suite_says(defaults: Mapping[str, Any], own: Mapping[str, 
 
 
 def _without_removed(merged: dict[str, Any], preset: Preset) -> dict[str, Any]:
-    """``merged`` without the fields of the preset that the suite says to be null."""
+    """Return ``merged`` without the fields of the preset that the suite says to be null."""
     for above in (("dataset", "fields"), ("prompt", "fewshot", "fields")):
         fields = _mapping(merged, *above)
 
@@ -159,12 +162,14 @@ def _with(mapping: Mapping[str, Any], keys: tuple[str, ...], part: Any) -> dict[
 
 
 def is_merged(keys: Keys) -> bool:
-    """Whether a suite adds to the mapping at ``keys`` of its preset; else what it says there replaces it."""
+    """Tell whether a suite adds to the mapping at ``keys`` of its preset; else what it says there replaces it."""
     return keys in _MERGED
 
 
 def _check_examples(name: str, value: dict[str, JSON], merged: dict[str, Any], has_own_source: bool) -> None:
-    """Rows from the suite's own source and examples from the hub would be two editions of one benchmark."""
+    """Refuse rows from the suite's own source with examples from the hub: they would be two editions of one
+    benchmark.
+    """
     examples = _mapping(merged, "prompt", "fewshot")
     if not has_own_source or not examples.get("count") or "hub" not in examples:
         return
@@ -198,7 +203,9 @@ def _merged(defaults: dict[str, Any], own: dict[str, Any], at: Keys, *, is_varia
 
 
 def _merged_score(defaults: JSON, own: JSON) -> JSON:
-    """The suite's scorer, with those settings of the preset's, if it is the same, that the suite does not give."""
+    """Return the suite's scorer, with those settings of the preset's, if it is the same, that the suite does not
+    give.
+    """
     (name, presets), (own_name, given) = _named_scorer(defaults), _named_scorer(own)
     if name is None or name != own_name or not isinstance(presets, dict) or not isinstance(given, dict):
         return own
@@ -207,7 +214,7 @@ def _merged_score(defaults: JSON, own: JSON) -> JSON:
 
 
 def _named_scorer(score: JSON) -> tuple[str | None, JSON]:
-    """The name of a scorer, None where that is wrong, and its settings."""
+    """Return the name of a scorer, None where that is wrong, and its settings."""
     if isinstance(score, str):
         return score, {}
     if isinstance(score, dict) and len(score) == 1:
@@ -217,7 +224,7 @@ def _named_scorer(score: JSON) -> tuple[str | None, JSON]:
 
 
 def _holds_for(key: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
-    """Whether what a preset says at ``key`` of the source of rows holds for the source that the suite names."""
+    """Tell whether what a preset says at ``key`` of the source of rows holds for the source that the suite names."""
     if key in _OF_FILES:
         path = own.get("path")
         if not isinstance(path, str):
@@ -230,7 +237,7 @@ def _holds_for(key: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) ->
 
 
 def _family_members(name: str) -> str | None:
-    """The presets whose names begin with ``name-``, in the words of a message; None where there are none."""
+    """Return the presets whose names begin with ``name-``, in the words of a message; None where there are none."""
     families: dict[str, list[str]] = {}
     for preset in all_presets():
         if preset.name.startswith(f"{name}-"):
@@ -244,7 +251,7 @@ def _family_members(name: str) -> str | None:
 
 
 def _advice(name: str) -> str:
-    """What was probably meant by a name that no preset has; names of lm-eval's tasks lead to ours."""
+    """Return what was probably meant by a name that no preset has; names of lm-eval's tasks lead to ours."""
     ours = name.casefold().replace("_", "-")
     for theirs, preset in _LM_EVAL_NAMES.items():
         if ours == theirs or ours.startswith(f"{theirs}-"):

@@ -85,15 +85,15 @@ class Benchmark:
     """The folder of the file that the class stands in; set before ``load`` is called."""
 
     def load(self) -> Iterable[Mapping[str, Any]]:
-        """The rows, in order."""
+        """Return the rows, in order."""
         raise NotImplementedError(f"{type(self).__name__} has no method load, which gives the rows")
 
     def normalise(self, text: str) -> str:
-        """What is compared of a reply, and of a target. By default without white space at the ends."""
+        """Return what is compared of a reply, and of a target. By default without white space at the ends."""
         return text.strip()
 
     def is_equivalent(self, answer: str, target: str) -> bool:
-        """Whether an answer is right; both are normalised. By default, whether they are equal."""
+        """Tell whether an answer is right; both are normalised. By default, whether they are equal."""
         return answer == target
 
 
@@ -176,7 +176,9 @@ def load_benchmark(
     shown_path: str | None = None,
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
 ) -> Suite:
-    """The suite that the class makes. Raises ``SuiteError`` at the class's line, and whatever ``load`` raises."""
+    """Return the suite that the class makes. Raises ``SuiteError`` at the class's line, and whatever ``load``
+    raises.
+    """
     source = Source(path, shown_path or str(path))
     line = _line_of(kind)
     _check_attributes(kind, source, line)
@@ -271,7 +273,7 @@ def _check_method(kind: type[Benchmark], owner: type[Benchmark], name: str, sour
 
 
 def _held_in(name: str, hooks: Sequence[str]) -> str | None:
-    """The first of the hooks whose words stand together in the name: ``normalise`` in ``normalise_answer``."""
+    """Return the first of the hooks whose words stand together in the name: ``normalise`` in ``normalise_answer``."""
     words = f"_{'_'.join(_words(name))}_"
     return next((hook for hook in hooks if f"_{hook}_" in words), None)
 
@@ -297,7 +299,9 @@ def _takes_target_first(method: Callable[..., object], name: str) -> bool:
 
 
 def _is_used(kind: type[Benchmark], name: str) -> bool:
-    """Whether a file of the class or of what it derives from mentions the method beside its definition: a helper."""
+    """Tell whether a file of the class or of what it derives from mentions the method beside its definition: a
+    helper.
+    """
     owners = [owner for owner in kind.__mro__ if issubclass(owner, Benchmark) and owner is not Benchmark]
     return any(_is_mentioned(owner, name) for owner in owners)
 
@@ -331,7 +335,7 @@ def _as_lists(value: Any) -> Any:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, without addresses: every worker of pytest-xdist is to say the same."""
+    """Return a value in a message, without addresses: every worker of pytest-xdist is to say the same."""
     if value is None:
         return "None"
     kind = f"a {type(value).__name__}"
