@@ -85,6 +85,10 @@ class LoglikelihoodRollingRequest:
     stride: int | None = None
 
 
+SPECIAL_SAMPLING: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1.0}
+"""Settings of a request that few suites have and few models know, with the values that do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """What does the model write after ``prompt``?
@@ -112,6 +116,12 @@ class GenerateRequest:
     reasoning: tuple[tuple[str, str], ...] = ()
     top_k: int = 0
     repetition_penalty: float = 1.0
+
+    @property
+    def special_sampling(self) -> dict[str, float]:
+        """Return ``top_k`` and ``repetition_penalty``, each only where it decides something."""
+        values = {name: getattr(self, name) for name in SPECIAL_SAMPLING if name != "top_k" or self.temperature > 0}
+        return {name: value for name, value in values.items() if value != SPECIAL_SAMPLING[name]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

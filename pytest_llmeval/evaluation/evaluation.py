@@ -38,6 +38,7 @@ from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags, split_reason
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import (
     JSON,
+    SPECIAL_SAMPLING,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -450,17 +451,12 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
 
 def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
     """Leave the last fields out where they say what was so before there were such fields."""
-    del values[-len(_UNSAID) :]
-    later = [[name, value] for name, none in _UNSAID.items() if (value := getattr(request, name)) != none]
+    del values[-len(SPECIAL_SAMPLING) :]  # which stand there with their names, where they are used
     if request.reasoning in ((), DEFAULT_TAGS):
         values.pop()
         if not request.json_schema:
             values.pop()
-    values += later
-
-
-_UNSAID: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1.0}
-"""The last fields of a request for a reply, which stand in a fingerprint with their names, where they are used."""
+    values += map(list, request.special_sampling.items())
 
 
 def _judged(presented: Presented) -> list[object]:

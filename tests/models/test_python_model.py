@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -210,12 +211,13 @@ def test_top_k_is_offered_where_a_suite_has_it(tmp_path: Path, monkeypatch: pyte
     )
     monkeypatch.syspath_prepend(tmp_path)
     model = load("python:search_by_k:f")
-    requests = [GenerateRequest("x"), GenerateRequest("x", top_k=9, repetition_penalty=1.3)]
-    assert [cast("GenerateResponse", one).text for one in model.generate(requests)] == ["5 None", "9 1.3"]
+    asked = GenerateRequest("x", temperature=1.0, top_k=9, repetition_penalty=1.3)
+    requests = [GenerateRequest("x"), asked, replace(asked, temperature=0.0)]
+    assert [cast("GenerateResponse", one).text for one in model.generate(requests)] == ["5 None", "9 1.3", "5 1.3"]
     with pytest.raises(ModelError, match="missing a required argument: 'top_k'"):
         load("python:search_by_k:needs")
     given = load("python:search_by_k:needs?top_k=3")
-    assert [cast("GenerateResponse", one).text for one in given.generate(requests)] == ["3", "3"]
+    assert [cast("GenerateResponse", one).text for one in given.generate(requests)] == ["3", "3", "3"]
 
 
 def test_who_takes_no_stop_strings_is_cut(module: str) -> None:

@@ -18,10 +18,9 @@ from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.text.model_names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import describe, one_line, redact
 from pytest_llmeval.text.wording import relative_path
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, SPECIAL_SAMPLING
 
 __all__ = [
-    "IF_ASKED_FOR",
     "METHODS",
     "OWN_ARGUMENTS",
     "concurrency_of",
@@ -54,12 +53,7 @@ _PROMPT_NAMES = frozenset(
         "texts",
     )
 )
-_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", "top_k", "repetition_penalty")
-IF_ASKED_FOR: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1}
-"""Settings (with their neutral values) that a function gets only if the suite sets them.
-
-A function's own ``top_k`` may mean something else, such as the number of results of a search.
-"""
+_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", *SPECIAL_SAMPLING)
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
@@ -277,7 +271,8 @@ def is_factory(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> b
 def _check_arguments(
     signature: inspect.Signature, arguments: Mapping[str, JSON], model: str, name: str, *, takes_prompt: bool
 ) -> None:
-    settings = dict.fromkeys(set(offered_settings(signature, arguments)) - IF_ASKED_FOR.keys()) if takes_prompt else {}
+    offered = offered_settings(signature, arguments) if takes_prompt else ()
+    settings = dict.fromkeys(name for name in offered if name not in SPECIAL_SAMPLING)
     try:
         signature.bind(*(("",) if takes_prompt else ()), **settings, **arguments)
     except TypeError as error:

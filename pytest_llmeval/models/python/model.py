@@ -14,7 +14,6 @@ from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python import calls
 from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome, is_async
 from pytest_llmeval.models.python.importing import (
-    IF_ASKED_FOR,
     METHODS,
     OWN_ARGUMENTS,
     find_object,
@@ -29,6 +28,7 @@ from pytest_llmeval.models.reasoning import cut_at_stop
 from pytest_llmeval.text.redaction import describe, redact
 from pytest_llmeval.types import (
     JSON,
+    SPECIAL_SAMPLING,
     EmbeddingRequest,
     EmbeddingResponse,
     GenerateRequest,
@@ -189,9 +189,9 @@ class CallableModel(Backend):
         )
 
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
-        settings: dict[str, Any] = {
-            name: value for name in self._offered if (value := getattr(request, name)) != IF_ASKED_FOR.get(name)
-        }
+        # A function's own top_k may be the number of results of a search: without the suite's it is left alone.
+        left_out = SPECIAL_SAMPLING.keys() - request.special_sampling.keys()
+        settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered if name not in left_out}
         if "stop" in settings:
             settings["stop"] = list(settings["stop"])
         return {**settings, **self._arguments}

@@ -223,9 +223,8 @@ class Planner:
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
         if not 0 < request.top_p <= 1:
             raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
-        used = {"top_k": request.top_k > 0, "repetition_penalty": request.repetition_penalty != 1}
-        for name, is_used in used.items():
-            if is_used and name not in self._dialect.sampling_names:
+        for name in request.special_sampling:
+            if name not in self._dialect.sampling_names:
                 raise RequestError(
                     f"generate.{name}: this server's API ({self._dialect.name}) is not known to have it; leave it out "
                     "of the suite, or give the server's own field with --llm-model-arg extra_body=JSON"

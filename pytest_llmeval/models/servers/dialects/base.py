@@ -226,12 +226,9 @@ class Dialect(ABC):
 
     def sampling(self, request: GenerateRequest) -> dict[str, JSON]:
         """Return ``top_k`` and ``repetition_penalty`` as the server names them, where the request has them."""
-        fields: dict[str, JSON] = {}
-        if request.top_k and "top_k" in self.sampling_names:
-            fields[self.sampling_names["top_k"]] = request.top_k
-        if request.repetition_penalty != 1 and "repetition_penalty" in self.sampling_names:
-            fields |= {self.sampling_names["repetition_penalty"]: request.repetition_penalty, **self.with_penalty}
-        return fields
+        used, names = request.special_sampling, self.sampling_names
+        fields: dict[str, JSON] = {names[name]: value for name, value in used.items() if name in names}
+        return {**fields, **self.with_penalty} if "repetition_penalty" in used else fields
 
     async def generate(self, client: Client, request: GenerateRequest, opened: str = "") -> GenerateResponse:
         """Return the reply to a request, cut at its first stop string behind the reasoning. Raises ``RequestError``.
