@@ -190,7 +190,9 @@ def _names(clients: Sequence[Client]) -> dict[Endpoint, str]:
     """Return each endpoint's name: its URL, with the variable of its key if another endpoint has the same URL."""
     endpoints = [client.endpoint for client in clients]
     urls = [endpoint.url for endpoint in endpoints]
-    return {one: one.url if urls.count(one.url) == 1 else f"{one.url} ({one.api_key_env})" for one in endpoints}
+    return {
+        one: one.url if urls.count(one.url) == 1 else f"{one.url} ({one.api_key_env or 'no key'})" for one in endpoints
+    }
 
 
 async def _examine_all(
