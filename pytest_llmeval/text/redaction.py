@@ -47,8 +47,9 @@ _OF_KEYS = r"(?:api|access|account|private|signing|encryption|secret|auth|subscr
 _OF_PASSWORDS = r"passw(?:or)?d|passphrase|secret|pwd|pw"
 _SECRET_WORD = re.compile(
     r"auth|authorization|cookie|credentials?|dsn|jwt|key|pass|pat|pw|pwd|sig|signature|webhook|"
-    r".*(?:password|passwd|passphrase|secret|token|apikey)"
+    r".*(?:passwords?|passwd|passphrases?|secrets?|token)"
 )
+_SEVERAL_KEYS = re.compile(rf"(?:{_OF_KEYS})s?(?![a-z])")
 _SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_OF_PASSWORDS}")
 _SAYS_KEY = re.compile(rf"(?i)token|{_OF_KEYS}")
 _CLEAR_NAME = re.compile(
@@ -60,9 +61,9 @@ _CLEAR_NAME = re.compile(
 
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
-    """Return whether this is the name of a secret: ``api_key`` and ``PGPASSWORD`` are, ``max_tokens`` is not."""
+    """Return whether this is the name of secrets: ``api_keys`` and ``PGPASSWORD`` are, ``max_tokens`` is not."""
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return any(map(_SECRET_WORD.fullmatch, words))
+    return any(map(_SECRET_WORD.fullmatch, words)) or _SEVERAL_KEYS.search(name.lower()) is not None
 
 
 @lru_cache(maxsize=4_096)
@@ -136,11 +137,19 @@ def remember(value: str) -> None:
     _REMEMBERED.add(value.strip())
 
 
+_LIST = re.compile(r"[^\s,;\"'{}\[\]]+(?:[,;\s]+[^\s,;\"'{}\[\]]+)+[,;\s]*")
+"""Several keys in one variable, of which a message shows one; JSON is none."""
+
+
 def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
     for name in list(environ):
         value = environ.get(name, "")  # another thread may have taken it away, as pytest does with its own
         if is_secret_name(name) and is_secret_value(value, name):
             yield value.strip()
+            if _LIST.fullmatch(value):
+                yield from (
+                    one for one in re.split(r"[,;\s]+", value) if len(one) >= _LONG and is_secret_value(one, name)
+                )
         for found in _USER_INFO.finditer(value) if "://" in value else ():
             written = found["password"] or ""
             yield from (one for one in (written, unquote(written)) if is_secret_value(one, "password"))

@@ -212,6 +212,14 @@ def test_arguments_of_ordinary_names_hide_what_looks_like_a_key() -> None:
         assert is_secret_value(value, "mode"), value
 
 
+def test_several_keys_in_one_variable() -> None:
+    one, two = "Qx7mKp2LwZr9TyUiO0a", "SdFgHjKlZxCvBnM1234"
+    for name in ("MY_API_KEYS", "SECRETKEYS", "PASSWORDS", "accessKeys"):
+        assert redact(f"401 for {two}", {name: f"{one}, {two}"}) == "401 for ***", name
+    assert redact(f"401 for {two}", {"SORT_KEYS": f"{one},{two}"}) == f"401 for {two}"
+    assert redact("project my-project-name-1", {"MY_API_KEYS": '{"project": "my-project-name-1", "k": "a"}'})[-1] == "1"
+
+
 def test_words_are_secrets_where_the_name_says_so() -> None:
     for name, is_one in {"SORT_KEY": False, "MY_API_KEY": True, "HF_TOKEN": True, "MY_PASSWORD": True}.items():
         assert is_secret_value("accuracy", name) is is_one, name
