@@ -29,7 +29,7 @@ from pytest_llmeval.types import GenerateRequest, GenerateResponse, ModelIdentit
 IDENTITY = ModelIdentity(name="none", backend="bench", fingerprint="weights")
 CHUNK = 64
 NUM_HITS = 5000
-_HEADER = "StoredRequest: what was asked before\nAnswer: what was answered\n\n" * 20
+_HEADER = "Question: what was asked before\nAnswer: what was answered\n\n" * 20
 
 
 class Unasked:
@@ -42,7 +42,7 @@ class Unasked:
 
 
 def request(number: int) -> GenerateRequest:
-    return GenerateRequest(f"{_HEADER}StoredRequest: {number}\nAnswer:")
+    return GenerateRequest(f"{_HEADER}Question: {number}\nAnswer:")
 
 
 def fill(store: Store, num_replies: int) -> None:

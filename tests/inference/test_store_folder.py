@@ -143,6 +143,8 @@ def test_a_clock_that_was_set_back_brings_no_old_reply_back(tmp_path: Path, monk
     monkeypatch.setattr("time.time", lambda: 1.2e9)
     keep(Store(tmp_path / "s", refresh=True), ("a", "new"))
     assert found(Store(tmp_path / "s"), "a") == "new"
+    times = [float(text[25:42]) for path in data_files(tmp_path / "s") for text in path.read_text().splitlines()]
+    assert len(set(times)) == 2, "else the names of the files would decide"
 
 
 def test_refresh_finds_only_what_was_asked_since(tmp_path: Path) -> None:
@@ -349,6 +351,14 @@ def test_a_process_that_starts_late_in_a_refresh_finds_what_the_session_has_aske
     keep(Store(tmp_path, refresh=True, session="5" * 16), ("a", "new"))
     late = Store(tmp_path, refresh=True, session="5" * 16)
     assert [found(late, text) for text in "ab"] == ["new", None]
+
+
+def test_in_a_refresh_the_reply_of_a_session_beside_it_does_not_count(tmp_path: Path) -> None:
+    store = Store(tmp_path, refresh=True)
+    keep(store, ("a", "own"))
+    keep(Store(tmp_path), ("a", "another's"))
+    store.read_new()
+    assert [found(one, "a") for one in (store, Store(tmp_path))] == ["own", "another's"]
 
 
 def test_a_write_that_fails_once_is_made_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
