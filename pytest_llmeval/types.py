@@ -1,6 +1,6 @@
 """The values that all other folders exchange: samples, requests, responses, scores.
 
-All are frozen and made of builtins. This module imports the standard library only.
+All are frozen and made of builtins. This module imports the standard library and the table of roles only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from pytest_llmeval.roles import Role
 
 __all__ = [
     "IS_KNOWN",
@@ -225,9 +227,6 @@ class EmbeddingResponse:
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest | EmbeddingRequest
 Response: TypeAlias = LoglikelihoodResponse | GenerateResponse | EmbeddingResponse
-
-Role: TypeAlias = Literal["judge", "embedder"]
-"""What a scorer asks another model for: a ``judge`` gives verdicts, an ``embedder`` the embeddings of texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,10 @@ from pytest_llmeval.types import (
     Prompt,
     Request,
     Response,
-    Role,
     Score,
 )
 
 __all__ = [
-    "ROLE_METHODS",
     "Backend",
     "BackgroundModel",
     "Failed",
@@ -58,9 +56,6 @@ Failed: TypeAlias = RequestError
 JudgeSteps: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
 """A scorer in the midst of its judgement of one sample: it yields what it asks, is sent one response for each request,
 or the ``RequestError`` in its place, as often as it needs, and returns the score."""
-
-ROLE_METHODS: Mapping[Role, str] = {"judge": "generate", "embedder": "embed"}
-"""By which method of a model each role is asked; in the order in which roles are told of."""
 
 Listener: TypeAlias = Callable[[Mapping[int, Response | Failed | None]], None]
 """Is given responses while a call goes on, by the place of their requests in the call. None takes one back."""

@@ -21,9 +21,9 @@ from pytest_llmeval.models.replay.kind import Replay
 from pytest_llmeval.models.servers.kind import Anthropic, NotAURL, Ollama, OpenAI, Server
 from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_device
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import describe, model_error, one_line
 from pytest_llmeval.text.wording import relative_path
-from pytest_llmeval.types import Role
 
 __all__ = [
     "KINDS",
@@ -119,8 +119,7 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS, role: Role |
             if not isinstance(spec, ModelSpec):
                 raise OptionError(f"{_class_of(kind)}.parse returned a {type(spec).__name__}, expected a ModelSpec")
             if role is not None and role not in kind.roles:
-                article = "an" if role == "embedder" else "a"
-                raise OptionError(f"--llm-model {spec.name}: {_usage(kind)} cannot be {article} {role}")
+                raise OptionError(f"--llm-model {spec.name}: {_usage(kind)} cannot be {ROLES[role].with_article}")
             return replace(spec, role=role)
     *usages, last = filter(None, map(_usage, kinds))
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"

@@ -9,12 +9,13 @@ from urllib.parse import unquote
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.models.base import ROLE_METHODS, Model
+from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.model_names import without_arguments
 from pytest_llmeval.text.redaction import hide_forms, is_secret_name, is_secret_value, remember
 from pytest_llmeval.text.wording import expected_one_of, quoted
-from pytest_llmeval.types import JSON, Role, ServerUse
+from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = [
     "ModelKind",
@@ -41,6 +42,11 @@ class ModelSpec:
     location: str
     arguments: Mapping[str, JSON] = field(default_factory=dict, repr=False)
     role: Role | None = None
+
+    @property
+    def embeds(self) -> bool:
+        """Return whether it is asked for embeddings, and for nothing else."""
+        return self.role is not None and ROLES[self.role].method == "embed"
 
     @property
     def deciding(self) -> dict[str, JSON]:
@@ -86,7 +92,7 @@ class ModelKind:
     is_identified: bool = False
     """Whether the identity of its models says all that decides their replies; else the location and the arguments
     belong to it, secrets included, where kept replies (``--llm-store``) are looked for."""
-    roles: Collection[str] = ROLE_METHODS.keys()
+    roles: Collection[str] = ROLES.keys()
     """What scorers can ask its models for."""
     is_fallback: bool = False
     """Whether every other kind is tried first."""

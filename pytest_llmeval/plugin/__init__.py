@@ -15,7 +15,7 @@ import pytest
 
 from pytest_llmeval.plugin import startup
 from pytest_llmeval.plugin.finishing.hooks import FINAL_HOOKS, FinalHooks
-from pytest_llmeval.plugin.models.fixtures import llm_device, llm_embedder, llm_judge, llm_model
+from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model, role_fixtures
 from pytest_llmeval.plugin.options import settings as options
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
@@ -30,7 +30,9 @@ from pytest_llmeval.plugin.stash import (
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.running.recording import Recorder
 
-__all__ = ["llm_device", "llm_embedder", "llm_judge", "llm_model", "llm_record"]
+__all__ = ["llm_device", "llm_model", "llm_record"]
+
+globals().update(role_fixtures())  # pytest finds fixtures among a plugin's names
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

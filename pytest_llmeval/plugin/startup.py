@@ -147,14 +147,14 @@ def header_lines(config: pytest.Config) -> list[str]:
     settings = config.stash[settings_key]
     if not settings.all_specs:
         return []
-    from pytest_llmeval.models.base import ROLE_METHODS
     from pytest_llmeval.plugin.gate_options import describe_baseline
     from pytest_llmeval.plugin.models.loading import describe_models
     from pytest_llmeval.plugin.models.store import describe_store
+    from pytest_llmeval.roles import ROLES
 
     try:
         lines = [f"llm-model: {line}" for line in describe_models(settings, settings.model_specs)]
-        for role in ROLE_METHODS:
+        for role in ROLES:
             lines += [f"llm-{role}: {line}" for line in describe_models(settings, settings.specs_of(role))]
     except LLMEvalError as error:
         raise _usage_error(error) from None

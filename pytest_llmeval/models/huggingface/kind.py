@@ -53,7 +53,7 @@ class Checkpoint(ModelKind):
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
         """Return the folder of the files, as far as they are on this machine."""
         root, subfolder = self.root_of(spec, settings), settings.model_args.get("subfolder")
-        if spec.role == "embedder":
+        if spec.embeds:
             return root
         return root / subfolder if root is not None and root.is_dir() and isinstance(subfolder, str) else root
 
@@ -66,10 +66,10 @@ class Checkpoint(ModelKind):
         return "checkpoint", os.path.realpath(location) if os.path.isabs(location) else location
 
     def check(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        if spec.role == "embedder":
+        if spec.embeds:
             check_library(spec.name)
         self.check_files(spec, settings)
-        adapter = None if spec.role == "embedder" else settings.model_args.get("peft")
+        adapter = None if spec.embeds else settings.model_args.get("peft")
         if isinstance(adapter, str) and (_is_path(adapter) or not _HUB_ID.fullmatch(adapter)):
             check_adapter(spec.name, Path(adapter).expanduser(), allow_pickle=settings.allow_pickle)
 
@@ -77,7 +77,7 @@ class Checkpoint(ModelKind):
         """Refuse files that cannot be loaded."""
         folder = self.folder_of(spec, settings)
         assert folder is not None
-        if spec.role == "embedder":
+        if spec.embeds:
             check_embedder(
                 spec.name,
                 folder,
@@ -96,7 +96,7 @@ class Checkpoint(ModelKind):
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
-            if spec.role == "embedder":
+            if spec.embeds:
                 with importing_torch():
                     from pytest_llmeval.models.huggingface.embeddings import load_embedder
 
@@ -115,7 +115,7 @@ class Checkpoint(ModelKind):
 
         For a model that is not on this machine yet, or whose config cannot be read, that is chosen when it is loaded.
         """
-        if spec.role == "embedder":
+        if spec.embeds:
             return "sentence embeddings"
         return f"log-likelihoods: {_engine_of(self.folder_of(spec, settings), settings)}"
 
@@ -134,7 +134,7 @@ class Folder(Checkpoint):
         return ModelSpec(name=text, kind=self, location=os.path.abspath(os.path.expanduser(text)))
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        if settings.revision is not None and spec.role != "embedder":
+        if settings.revision is not None and not spec.embeds:
             raise OptionError(
                 f"--llm-revision {settings.revision}: {spec.name} is a folder; only models on the hub have revisions"
             )
@@ -172,7 +172,7 @@ class Hub(Checkpoint):
         """Return the snapshot in the hub's cache."""
         import huggingface_hub  # takes half a second
 
-        revision = None if spec.role == "embedder" else settings.revision
+        revision = None if spec.embeds else settings.revision
         try:
             folder = huggingface_hub.snapshot_download(self.hub_id(spec), revision=revision, local_files_only=True)
         except (OSError, ValueError):  # it is not there
@@ -183,7 +183,7 @@ class Hub(Checkpoint):
         """Return what the hub calls it. A bare name among embedders is one of those whom sentence-transformers
         publishes, as for the library.
         """
-        is_bare = spec.role == "embedder" and "/" not in spec.location
+        is_bare = spec.embeds and "/" not in spec.location
         return f"sentence-transformers/{spec.location}" if is_bare else spec.location
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
@@ -193,7 +193,7 @@ class Hub(Checkpoint):
         if not constants.HF_HUB_OFFLINE:
             return
         if self.root_of(spec, settings) is None:
-            revision = None if spec.role == "embedder" else settings.revision
+            revision = None if spec.embeds else settings.revision
             at = f" at revision {one_line(revision)}" if revision else ""
             raise model_error(
                 spec.name,

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.base import ROLE_METHODS, Model
+from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.python.importing import (
     METHODS,
     OWN_ARGUMENTS,
@@ -22,6 +22,7 @@ from pytest_llmeval.models.python.importing import (
 )
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, hide_secrets, split_arguments
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.redaction import is_secret_name, model_error
 from pytest_llmeval.types import JSON
 
@@ -31,7 +32,7 @@ __all__ = ["PythonCode"]
 _LONGEST_NUMBER = 15
 """Characters; of a longer one a digit more or less is no setting."""
 
-_OF_FUNCTIONS = ROLE_METHODS.values()
+_OF_FUNCTIONS = [role.method for role in ROLES.values()]
 """What a function does: it writes a text, or gives the embeddings of texts."""
 
 
@@ -80,7 +81,7 @@ class PythonCode(ModelKind):
             raise model_error(spec.name, problem)
         if spec.role is not None:
             find_object(*target, spec.name)
-            method = ROLE_METHODS[spec.role]
+            method = ROLES[spec.role].method
             if self.lacks_method(spec, method):
                 raise model_error(
                     spec.name, f"has no method {method}(requests), by which a scorer asks the {spec.role}"
@@ -98,7 +99,7 @@ class PythonCode(ModelKind):
             timeout_s=timeout_of(spec.arguments, spec.name) or given.get("timeout"),
             folder=settings.shared_folder,
         )
-        return load_python(spec.name, *target, spec.arguments, bounds=bounds, embeds=spec.role == "embedder")
+        return load_python(spec.name, *target, spec.arguments, bounds=bounds, embeds=spec.embeds)
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         return "Python code"

@@ -18,10 +18,11 @@ from pytest_llmeval.models.endpoints import SERVER_ARGS, Endpoint, parse_argumen
 from pytest_llmeval.models.servers.arguments import ServerArguments, check_variable, hide_keys
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
+from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.model_names import plain_server_name
 from pytest_llmeval.text.redaction import hide_forms, model_error
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, Role, ServerUse
+from pytest_llmeval.types import JSON, ServerUse
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.model import ServerModel
@@ -225,7 +226,7 @@ class Anthropic(_Hosted):
     name = dialect = protocol = "anthropic"
     usage = "anthropic:NAME"
     example = "anthropic:claude-haiku-4-5"
-    roles = ("judge",)  # there are no embeddings
+    roles = tuple(name for name, role in ROLES.items() if role.method != "embed")
     url = "https://api.anthropic.com/v1"
 
 

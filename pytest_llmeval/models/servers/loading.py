@@ -30,9 +30,10 @@ from pytest_llmeval.models.servers.self_test import (
 )
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
 from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
+from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, ModelIdentity, Role
+from pytest_llmeval.types import JSON, ModelIdentity
 
 __all__ = ["load_server"]
 
@@ -43,7 +44,8 @@ _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama"
 def load_server(name: str, arguments: ServerArguments, role: Role | None = None) -> ServerModel:
     """Return the model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
 
-    An embedder is asked for embeddings, and for nothing else; of a judge it is found out how it is held to JSON.
+    An embedder is asked for embeddings, and for nothing else; of a model whose replies are JSON, as a judge's, it is
+    found out how it is held to that.
     Raises ``ModelError`` in one line.
     """
     clients: list[Client] = []
@@ -66,9 +68,10 @@ def load_server(name: str, arguments: ServerArguments, role: Role | None = None)
 
 
 def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role: Role | None) -> ServerModel:
-    embeds = role == "embedder"
+    embeds = role is not None and ROLES[role].method == "embed"
     members, missing = loop.wait(_connect_all(arguments, clients))
     first, replicas = members[0], Replicas(members)
+    has_json_replies = role is not None and ROLES[role].has_json_replies
     tokenizer: Tokenizer | None = None
     source = ""
     if not embeds and (not first.dialect.is_hosted or arguments.tokenizer is not None):
@@ -81,7 +84,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
         if embeds:
             return await examine_embeddings(member.dialect, member.client)
         verdict = await examine(member.dialect, member.client, encoder, source)
-        if role == "judge" and verdict.chat is None:
+        if has_json_replies and verdict.chat is None:
             await find_json_way(member.dialect, member.client)
         return verdict
 
@@ -282,7 +285,7 @@ def _identity(
         details["vector_length"] = dialect.vector_length
     elif not dialect.takes_text:
         details["text_prompts"] = "sent as one turn of the user"
-    if role == "judge":
+    if role is not None and ROLES[role].has_json_replies:
         details["json"] = dialect.json_way
     if dialect.left_out:
         details["left_out"] = [*sorted(dialect.left_out)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -15,7 +16,7 @@ from pytest_llmeval.evaluation.evaluation import Evaluation, Question, deciding_
 from pytest_llmeval.evaluation.samples_for_models import asked_sample
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.models.base import ROLE_METHODS, JudgeSteps, answers_samples
+from pytest_llmeval.models.base import JudgeSteps, answers_samples
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
     cost_of_replies,
@@ -43,6 +44,7 @@ from pytest_llmeval.plugin.stash import (
     record_key,
 )
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.base import Presented
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
@@ -52,7 +54,6 @@ from pytest_llmeval.types import (
     GenerateResponse,
     Request,
     Response,
-    Role,
     Sample,
     Score,
 )
@@ -98,20 +99,18 @@ class SampleSource(Protocol):
     def samples_asked(self) -> Sequence[AskedSample]: ...
 
 
-_SIGNATURES: Mapping[tuple[bool, frozenset[Role]], Callable[..., None]] = MappingProxyType(
-    {
-        (True, frozenset[Role](())): lambda llm_model: None,
-        (True, frozenset[Role](("judge",))): lambda llm_model, llm_judge: None,
-        (True, frozenset[Role](("embedder",))): lambda llm_model, llm_embedder: None,
-        (True, frozenset[Role](("judge", "embedder"))): lambda llm_model, llm_judge, llm_embedder: None,
-        (False, frozenset[Role](())): lambda: None,
-        (False, frozenset[Role](("judge",))): lambda llm_judge: None,
-        (False, frozenset[Role](("embedder",))): lambda llm_embedder: None,
-        (False, frozenset[Role](("judge", "embedder"))): lambda llm_judge, llm_embedder: None,
-    }
-)
-"""What pytest reads of a sample's test function before there is the item whose method it is: by whether a model is
-asked, as none is where the data contain the replies, and in which roles the scorer asks others."""
+@cache
+def _test_function(fixtures: tuple[str, ...]) -> Callable[..., None]:
+    """Return what pytest reads of a sample's test function before there is the item whose method it is: its arguments.
+
+    One for all samples that take the same fixtures.
+    """
+
+    def sample() -> None: ...
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    sample.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in fixtures])  # type: ignore[attr-defined]
+    return sample
 
 
 class SampleItem(pytest.Function):
@@ -149,7 +148,8 @@ class SampleItem(pytest.Function):
         make, and of the memory that it holds.
         """
         roles = file.evaluation.scorer.roles
-        function = _SIGNATURES[file.responses is None, frozenset(role for role in ROLE_METHODS if role in roles)]
+        asked = [role.fixture for name, role in ROLES.items() if name in roles]
+        function = _test_function((*(["llm_model"] if file.responses is None else []), *asked))
         found = None if like is None else getattr(like, "_fixtureinfo", None)
         item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=function, fixtureinfo=found)
         item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
@@ -238,9 +238,7 @@ class SampleItem(pytest.Function):
         model = self.file.responses if llm_model is None else llm_model
         asked = "the model"
         try:
-            judges = {
-                role: judges_of(role, llm_roles[f"llm_{role}"]) for role in ROLE_METHODS if f"llm_{role}" in llm_roles
-            }
+            judges = {role: judges_of(role, llm_roles[f"llm_{role}"]) for role in ROLES if f"llm_{role}" in llm_roles}
             if judges:
                 self.file.take_judges(judges)
             lookahead = self.file.lookahead or self.config.stash[lookahead_key]

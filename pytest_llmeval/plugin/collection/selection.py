@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Sequence
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
-from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.plugin.collection.earlier_replies import lacks_baseline
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import is_overridden
@@ -23,6 +22,7 @@ from pytest_llmeval.plugin.stash import (
 )
 from pytest_llmeval.plugin.xdist.collected import Collected
 from pytest_llmeval.plugin.xdist.worker import report_usage_errors
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.node_ids import split_file
 
 __all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in"]
@@ -105,7 +105,7 @@ def collected_in(session: pytest.Session) -> Collected:
     modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
     lacking = {
         role: split_file(item.file.nodeid)[0]
-        for role in ROLE_METHODS
+        for role in ROLES
         for item in reversed(samples)
         if role in item.file.evaluation.scorer.roles
         and not config.stash[settings_key].specs_of(role)

@@ -23,7 +23,6 @@ from pytest_llmeval.evaluation.samples_for_models import whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.inference.lookahead import Lookahead
-from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
@@ -34,6 +33,7 @@ from pytest_llmeval.plugin.options.settings import settings_key, was_given
 from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
@@ -113,7 +113,7 @@ class SuiteNode(PlainFailures):
         scorer, primary = self.evaluation.scorer, suite.spec.primary_metric
         has_own_judge = "judge" in scorer.roles and is_overridden(self, "llm_judge")
         if "judge" in scorer.roles and not has_own_judge:
-            self.evaluation.num_judges = max(1, len(settings.judge_specs))
+            self.evaluation.num_judges = max(1, len(settings.specs_of("judge")))
         metrics, better = self.evaluation.metrics, dict(scorer.better)
         if has_own_judge and metrics:
             metrics = (*metrics, "judge.*")  # how many judges a fixture gives is known once it has run
@@ -163,7 +163,7 @@ class SuiteNode(PlainFailures):
 
     def _tell_of_replaced(self) -> None:
         """Warn of a model that the command line gives a role and that will not be asked."""
-        for role in ROLE_METHODS:
+        for role in ROLES:
             specs = self.config.stash[settings_key].specs_of(role)
             is_asked = role in self.evaluation.scorer.roles
             if specs and is_asked and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from pytest_llmeval.models.base import ROLE_METHODS
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Group, SuiteReport, described_group
 from pytest_llmeval.reporting.report.summaries import GroupRecords
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.node_ids import SampleNode
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
@@ -117,7 +117,7 @@ class Gathered:
 
     def judges(self) -> Iterator[Mapping[str, JSON]]:
         """Yield what ``Report.judges`` says, however they arrived."""
-        for role in ROLE_METHODS:
+        for role in ROLES:
             for name in sorted({name for found, name in (*self.uses, *self.known_judges) if found == role}):
                 known = self.known_judges.get((role, name), {"role": role, "name": name})
                 yield {**known, "use": self._use(role, name)} if (role, name) in self.uses else known

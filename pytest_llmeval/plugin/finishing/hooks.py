@@ -22,6 +22,7 @@ from pytest_llmeval.plugin.stash import (
     num_deselected_key,
     recorder_key,
 )
+from pytest_llmeval.roles import ROLES
 
 if TYPE_CHECKING:
     import warnings
@@ -67,7 +68,7 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
     for role, path in collected.lacking.items():
         if was_asked_for or collected.has_model:
             raise pytest.UsageError(
-                f"{path} needs {'an' if role == 'embedder' else 'a'} {role}: give --llm-{role}, "
+                f"{path} needs {ROLES[role].with_article}: give --llm-{role}, "
                 f"or override the fixture llm_{role} in a conftest.py"
             )
     if collected.without_baseline is not None and (was_asked_for or collected.has_model):

@@ -496,8 +496,10 @@ def _options(settings: Settings) -> dict[str, JSON]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if field.name in ("model_specs", "judge_specs", "embedder_specs"):
-            options[field.name.removesuffix("_specs")] = [redact(spec.name) for spec in value]
+        if field.name == "model_specs":
+            options["model"] = [redact(spec.name) for spec in value]
+        elif field.name == "role_specs":
+            options |= {role: [redact(spec.name) for spec in specs] for role, specs in value.items() if specs}
         elif isinstance(value, tuple):
             options[field.name] = [redact(str(getattr(one, "text", one))) for one in value]
         else:

@@ -1,18 +1,19 @@
-"""The fixtures ``llm_model``, ``llm_judge``, ``llm_embedder`` and ``llm_device``."""
+"""The fixtures ``llm_model`` and ``llm_device``, and one for each role: ``llm_judge``, ``llm_embedder``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.roles import ROLES, RoleDefinition
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.base import Model
-    from pytest_llmeval.types import Role
 
-__all__ = ["llm_device", "llm_embedder", "llm_judge", "llm_model"]
+__all__ = ["llm_device", "llm_model", "role_fixtures"]
 
 _NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
 
@@ -50,29 +51,25 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
     return load(request, settings.model_specs[0])
 
 
-@pytest.fixture(scope="session")
-def llm_judge(request: pytest.FixtureRequest) -> Model | tuple[Model, ...]:
-    """The model of ``--llm-judge``, which gives verdicts on replies; of several, a panel, a tuple. Session-scoped.
+def role_fixtures() -> dict[str, object]:
+    """Return the fixtures that give the models of each role, by name: ``llm_judge``, ``llm_embedder``."""
+    return {role.fixture: pytest.fixture(scope="session")(_fixture_of(role)) for role in ROLES.values()}
 
-    A conftest.py can override this fixture and return any object of the Protocol, or a list of several.
+
+def _fixture_of(role: RoleDefinition) -> Callable[[pytest.FixtureRequest], Model | tuple[Model, ...]]:
+    def give(request: pytest.FixtureRequest) -> Model | tuple[Model, ...]:
+        specs = request.config.stash[settings_key].specs_of(role.name)
+        if not specs:
+            pytest.skip(_NO_ROLE.format(role=role.name))
+        from pytest_llmeval.plugin.models.loading import load
+
+        found = tuple(load(request, spec, role.name) for spec in specs)
+        return found[0] if len(found) == 1 else found
+
+    several, or_list = ("; of several, a panel, a tuple", ", or a list of several") if role.most > 1 else ("", "")
+    give.__name__ = give.__qualname__ = role.fixture
+    give.__doc__ = f"""The model of ``--llm-{role.name}``, which {role.task}{several}; session-scoped.
+
+    A conftest.py can override this fixture and return any object that has the method ``{role.method}``{or_list}.
     """
-    found = _models_of(request, "judge")
-    return found[0] if len(found) == 1 else found
-
-
-@pytest.fixture(scope="session")
-def llm_embedder(request: pytest.FixtureRequest) -> Model:
-    """The model of ``--llm-embedder``, which gives the embeddings of texts by ``embed``; session-scoped.
-
-    A conftest.py can override this fixture and return any object that has the method.
-    """
-    return _models_of(request, "embedder")[0]
-
-
-def _models_of(request: pytest.FixtureRequest, role: Role) -> tuple[Model, ...]:
-    specs = request.config.stash[settings_key].specs_of(role)
-    if not specs:
-        pytest.skip(_NO_ROLE.format(role=role))
-    from pytest_llmeval.plugin.models.loading import load
-
-    return tuple(load(request, spec, role) for spec in specs)
+    return give

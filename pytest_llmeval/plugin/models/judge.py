@@ -7,10 +7,9 @@ import json
 
 from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of_class, version_of_function
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.base import ROLE_METHODS, identify
-from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
+from pytest_llmeval.models.base import identify
+from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import Role
 
 __all__ = ["described_judge", "judges_of"]
 
@@ -24,11 +23,10 @@ def judges_of(role: Role, given: object) -> tuple[object, ...]:
     Raises ``ModelError`` for none, for too many, and for what cannot be asked.
     """
     models = tuple(given) if isinstance(given, list | tuple) else (given,)
-    most = MAX_JUDGES if role == "judge" else 1
+    method, most = ROLES[role].method, ROLES[role].most
     if not 1 <= len(models) <= most:
         expected = f"1 to {most}" if most > 1 else "one"
         raise ModelError(f"the fixture llm_{role} gave a list of {len(models)} models, expected {expected}")
-    method = ROLE_METHODS[role]
     for model in models:
         if not callable(getattr(model, method, None)):
             found = "None" if model is None else f"a {type(model).__name__}"

@@ -10,9 +10,11 @@ from collections.abc import Generator
 
 import pytest
 
+from pytest_llmeval.roles import MODEL_FIXTURES
+
 __all__ = ["LoadingTime"]
 
-_FIXTURES = frozenset(("llm_model", "llm_judge", "llm_embedder", "llm_device"))
+_FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))
 """Those that take long: the weights, and the import of torch. Also a project's own of these names."""
 
 

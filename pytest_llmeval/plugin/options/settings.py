@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.plugin.options.parsers import Limit, Shard
 from pytest_llmeval.plugin.options.table import OPTIONS, Option
+from pytest_llmeval.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import Margin
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
     from pytest_llmeval.text.quantities import Quantity
-    from pytest_llmeval.types import Role
 
 __all__ = [
     "OPTIONS",
@@ -55,16 +55,15 @@ ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 class Settings:
     """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
 
-    ``model_specs`` are those of ``--llm-model``, in order and each once, ``judge_specs`` those of ``--llm-judge``,
-    ``embedder_specs`` the one of ``--llm-embedder``; what they are given may be secret.
+    ``model_specs`` are the models of ``--llm-model``, in order and each once, ``role_specs`` those that scorers ask, by
+    role (``--llm-judge``, …); their arguments may be secret.
     ``gate`` are the gates of the command line or the environment, which always decide; ``project_gate`` those of the
     ini file, which add to them. ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold
     for sessions with suites alone.
     """
 
     model_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
-    judge_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
-    embedder_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
+    role_specs: Mapping[Role, tuple[ModelSpec, ...]] = field(default_factory=dict, repr=False)
     engine: str | None = None
     revision: str | None = None
     device: str | None = None
@@ -112,7 +111,7 @@ class Settings:
     @property
     def all_specs(self) -> tuple[ModelSpec, ...]:
         """Those of the models that are evaluated, and of those that scorers ask."""
-        return (*self.model_specs, *self.judge_specs, *self.embedder_specs)
+        return (*self.model_specs, *(spec for specs in self.role_specs.values() for spec in specs))
 
     @property
     def asks_for_gates(self) -> bool:
@@ -120,8 +119,8 @@ class Settings:
         return bool(self.gate) or self.baseline is not None or self.require_gates
 
     def specs_of(self, role: Role) -> tuple[ModelSpec, ...]:
-        """Those of the models that scorers ask in this role."""
-        return {"judge": self.judge_specs, "embedder": self.embedder_specs}[role]
+        """Return the models that scorers ask in this role."""
+        return self.role_specs.get(role, ())
 
     def spec(self, model: str) -> ModelSpec:
         return next(spec for spec in self.model_specs if spec.name == model)
@@ -322,23 +321,22 @@ def read_settings(config: pytest.Config) -> Settings:
         if option.ini_field is not None:
             given[option.ini_field] = _parse(option, _find_in_ini(config, option))
     given["model_specs"] = read_models(config)
-    given["judge_specs"], given["embedder_specs"] = read_models(config, "judge"), read_models(config, "embedder")
+    given["role_specs"] = {role: read_models(config, role) for role in ROLES}
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     _check_once(
         settings.model_specs,
         "--llm-model {} was given twice: a model is compared with others, not with itself, and arguments that decide "
         "no reply (timeout, …) make no other model",
     )
-    judges, embedders = (settings.specs_of(role) for role in ("judge", "embedder"))
-    _check_once(judges, "--llm-judge {} was given twice: a panel is of several judges")
-    if len(judges) > 1:
-        from pytest_llmeval.scoring.metrics.judged import MAX_JUDGES
-
-        if len(judges) > MAX_JUDGES:
-            raise OptionError(f"--llm-judge was given {len(judges)} times, expected at most {MAX_JUDGES} judges")
-    if len(embedders) > 1:
-        names = ", ".join(spec.name for spec in embedders)
-        raise OptionError(f"--llm-embedder was given {len(embedders)} times ({names}): give one embedder")
+    for name, role in ROLES.items():
+        specs = settings.specs_of(name)
+        if role.most > 1:
+            _check_once(specs, f"--llm-{name} {{}} was given twice: a panel is of several {name}s")
+            if len(specs) > role.most:
+                raise OptionError(f"--llm-{name} was given {len(specs)} times, expected at most {role.most} {name}s")
+        elif len(specs) > 1:
+            names = ", ".join(spec.name for spec in specs)
+            raise OptionError(f"--llm-{name} was given {len(specs)} times ({names}): give one {name}")
     return settings
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pytest_llmeval.plugin.options import parsers
 from pytest_llmeval.reporting.writers.formats import folder_suffix, suffixes
+from pytest_llmeval.roles import ROLES
 
 __all__ = ["OPTIONS", "Option"]
 
@@ -62,23 +63,9 @@ OPTIONS: tuple[Option, ...] = (
         "python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
-    Option(
-        name="judge",
-        field="judge_specs",
-        kind="list",
-        metavar="SPEC",
-        parse=parsers.model,
-        help="The model that gives verdicts on replies where a suite's scorer asks a judge (aspects, rubric, "
-        "equivalence, pairwise, rag); a SPEC as --llm-model takes it. Several are a panel.",
-    ),
-    Option(
-        name="embedder",
-        field="embedder_specs",
-        kind="list",
-        metavar="SPEC",
-        parse=parsers.model,
-        help="The model that gives the embeddings of texts where a suite's scorer compares texts by their meaning; a "
-        "SPEC as --llm-model takes it.",
+    *(
+        Option(name=role.name, field="role_specs", kind="list", metavar="SPEC", parse=parsers.model, help=role.help)
+        for role in ROLES.values()
     ),
     Option(
         name="engine",

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.base import ROLE_METHODS, Backend, answers_in_background, identify
+from pytest_llmeval.models.base import Backend, answers_in_background, identify
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import is_worker
 from pytest_llmeval.plugin.stash import is_sample_key, model_key
@@ -30,6 +30,7 @@ from pytest_llmeval.reporting.terminal.live_line import (
     loading_text,
     progress_text,
 )
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import ServerUse
 
@@ -212,7 +213,7 @@ class LiveReporting:
     ) -> Generator[None, object, object]:
         """Say which model loads. The fixture of several models is set up for each test, and loads once."""
         settings, fixture = request.config.stash[settings_key], fixturedef.argname
-        role = next((role for role in ROLE_METHODS if fixture == f"llm_{role}"), None)
+        role = next((role for role in ROLES if fixture == f"llm_{role}"), None)
         if fixture != "llm_model" and role is None:
             return (yield)
         given = settings.models if role is None else [spec.name for spec in settings.specs_of(role)]

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from pytest_llmeval.models.base import ROLE_METHODS, identify
+from pytest_llmeval.models.base import identify
 from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
 from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.models.loading import is_overridden
@@ -34,6 +34,7 @@ from pytest_llmeval.reporting.report.records import (
     SuiteInfo,
     Unrecorded,
 )
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
 from pytest_llmeval.scoring.metrics.skill import skill
@@ -426,7 +427,7 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
     asked: list[tuple[Role | None, object]] = [(None, model)]
     fixtures = getattr(item, "funcargs", None) or {}  # of a test that will not run there are none
-    for role in ROLE_METHODS:
+    for role in ROLES:
         given = fixtures.get(f"llm_{role}")
         given = given if isinstance(given, list | tuple) else [given]
         asked += [(role, one) for one in given if one is not model]  # a model that judges itself is counted once

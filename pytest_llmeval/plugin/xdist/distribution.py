@@ -25,6 +25,7 @@ from pytest_llmeval.plugin.process import share_session
 from pytest_llmeval.plugin.stash import has_collected_key, llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
 from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SHARED, _SLOT, Batching, _limit, usage_errors
+from pytest_llmeval.roles import MODEL_FIXTURES
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected, Inbox
@@ -132,7 +133,7 @@ class Distribution:
         """Whether an option or a fixture in a conftest.py that is loaded already gives a model, or one of a role."""
         plugins = self._config.pluginmanager.get_plugins()
         return bool(self._config.stash[settings_key].all_specs) or any(
-            any(hasattr(plugin, name) for name in ("llm_model", "llm_judge", "llm_embedder"))
+            any(hasattr(plugin, name) for name in MODEL_FIXTURES)
             and getattr(plugin, "__name__", "") != "pytest_llmeval.plugin"
             for plugin in plugins
         )

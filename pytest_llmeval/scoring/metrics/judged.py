@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import regex
 
+from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
@@ -26,7 +27,6 @@ __all__ = [
     "JUDGE",
     "JUDGED",
     "JUDGE_PROMPT",
-    "MAX_JUDGES",
     "OF_RATED",
     "corrected_formula",
     "is_judged_ingredient",
@@ -45,16 +45,13 @@ OF_RATED = frozenset(
 )
 """Metrics of the samples that people rated: where these have a value, no other sample lacks one."""
 
-MAX_JUDGES = 16
-"""The most judges of a panel."""
-
 
 def rating(number: int) -> str:
     """Return the ingredient that is the number of the ``number``-th judge of a panel, from 1."""
     return f"rating_{number}"
 
 
-_RATINGS = tuple(rating(number) for number in range(1, MAX_JUDGES + 1))
+_RATINGS = tuple(rating(number) for number in range(1, ROLES["judge"].most + 1))
 _INGREDIENTS = frozenset((HUMAN, JUDGE, *_RATINGS))
 
 

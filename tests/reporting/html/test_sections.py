@@ -753,7 +753,7 @@ USE: dict[str, JSON] = {
 
 def test_use_stands_in_its_own_line_alone() -> None:
     judges = ({"name": "gpt", "role": "judge", "use": USE, "fingerprint": "aa"},)
-    found = by_title(tables.environment_tables(report(judges=judges), ONE))["Judges and embedders"]
+    found = by_title(tables.environment_tables(report(judges=judges), ONE))["Models that scorers ask"]
     assert found.rows == [["gpt", "role judge, fingerprint aa"]]
 
 
@@ -780,7 +780,7 @@ def test_what_ran() -> None:
         options={"model": ["org/one"], "seed": 0, "limit": None, "report": "a\x1b"},
     )
     found = by_title(tables.environment_tables(made, ONE))
-    (judge,) = found.pop("Judges and embedders").rows
+    (judge,) = found.pop("Models that scorers ask").rows
     assert judge[0] == "gpt\\x1b"
     assert {title: cells(table) for title, table in found.items()} == {
         "Models": [["name", "what is known of it"], ["org/one", "device cpu, layers 2, store on"]],

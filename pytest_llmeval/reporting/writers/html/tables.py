@@ -260,7 +260,7 @@ def unscored_table(reasons: UnscoredReasons) -> PageTable | None:
 
 def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
     """Yield what ran: models, judges, how log-likelihoods were computed, versions, options."""
-    for title, members in (("Models", report.models), ("Judges and embedders", report.judges)):
+    for title, members in (("Models", report.models), ("Models that scorers ask", report.judges)):
         if members:
             rows = [printable_cells(str(one["name"]), _facts(one)) for one in members]
             yield PageTable(
