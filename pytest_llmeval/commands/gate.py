@@ -23,15 +23,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
     from pytest_llmeval.reporting.report.report import GateResult, Report
 
-__all__ = [
-    "add_baseline_options",
-    "add_output_options",
-    "add_parser",
-    "conclude",
-    "gate_options",
-    "run",
-]
-
+__all__ = ["add_baseline_options", "add_output_options", "add_parser", "conclude", "gate_options", "run"]
 
 _MODES = ("significant", "margin", "non-inferior")
 _OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")

@@ -29,7 +29,7 @@ def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
             sys.stdout.write(part.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
-        # What is in the buffer cannot be written, and Python would try once more at its end.
+        # The buffer's content cannot be written, and Python would try once more at its end.
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # `llmeval presets | head`
@@ -69,7 +69,7 @@ def write_file(text: str | Iterable[str], path: Path | None, *, is_json: bool = 
         with atomic_write(path, encoding="utf-8", newline="") as file:
             for part in (text,) if isinstance(text, str) else text:
                 file.write(part.encode("utf-8", "backslashreplace").decode("utf-8"))
-    except ReportError as error:  # of that file, which is no report, or of what the text is made from
+    except ReportError as error:  # about that file, which is no report, or about the report that the text is made from
         raise LLMEvalError(str(error).replace(f"the report {path}:", f"{path}:", 1)) from None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.reporting.storage.report_file import write_jsonl
-from pytest_llmeval.reporting.writers.sample_rows import COLUMNS, write_csv
+from pytest_llmeval.reporting.writers.exports import COLUMNS, write_csv
 from pytest_llmeval.text.escaping import csv_text
 from tests.reporting.made_reports import HOSTILE, hostile_report, record, report
 

@@ -14,9 +14,9 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.report.report import Comparison, GateResult, Regression
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
+from pytest_llmeval.reporting.writers.exports import write_csv
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown
 from pytest_llmeval.reporting.writers.report_paths import final_path
-from pytest_llmeval.reporting.writers.sample_rows import write_csv
 from pytest_llmeval.reporting.writers.text_report import summary_lines
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin

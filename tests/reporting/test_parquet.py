@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.writers.sample_rows import write_parquet
+from pytest_llmeval.reporting.writers.exports import write_parquet
 from tests.reporting.made_reports import record, report
 
 parquet = pytest.importorskip("pyarrow.parquet")

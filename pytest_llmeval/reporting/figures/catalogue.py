@@ -63,7 +63,7 @@ class ReportFigures(Iterator[ReportFigure]):
                 return planned.draw()
             except LLMEvalError:
                 raise
-            except Exception as error:  # of a library that draws, on numbers of whatever size
+            except Exception as error:  # from matplotlib, which is given numbers of any size
                 self.note_failure(planned.name, error)
         raise StopIteration
 

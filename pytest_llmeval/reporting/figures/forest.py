@@ -68,7 +68,7 @@ def _metrics_of_agreement(suites: Sequence[SuiteReport]) -> dict[str, str]:
         for base, text in _OF_AGREEMENT.items():
             if name == base:
                 found[name] = text
-            elif name.endswith(f".{base}"):  # of one of several scorers
+            elif name.endswith(f".{base}"):  # a metric of one of several scorers
                 found[name] = f"{label(name.removesuffix(f'.{base}'), limit=16)} {text}"
     return found
 

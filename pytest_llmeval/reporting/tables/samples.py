@@ -58,7 +58,7 @@ def sample_options(record: Record) -> tuple[ShownOption, ...]:
     labels = _detail_texts(record.details.get("labels"))
     if len(labels) != len(choices):
         labels = ()
-    names = labels or choices  # what target and answer are written in
+    names = labels or choices  # target and answer are written in these
     targets = record.target if isinstance(record.target, list | tuple) else [record.target]
     right, answered = _places(names, _detail_texts(targets)), _places(names, _detail_texts([record.answer]))
     if len(set(names)) < len(names):
@@ -155,7 +155,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     if options and (lines := option_texts(record, limit=None if whole else _MAX_OPTION)):
         yield "choices", ("\n" if whole else " | ").join(lines)
     replies = list(_replies(record)) if whole else []
-    found = record.details.get("documents")  # of a search, which writes nothing
+    found = record.details.get("documents")  # a search finds these, and writes nothing
     yield from replies
     yield from _steps(record, whole=whole)
     if record.reasoning and not replies:

@@ -171,7 +171,7 @@ def _value(metric: Metric | None, summary: Summary, is_short: bool) -> str:
     if metric is None or metric.value is None:
         return ""
     n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
-    ends = (None, None) if metric.n == 1 else (metric.ci_low, metric.ci_high)  # of one sample it says nothing
+    ends = (None, None) if metric.n == 1 else (metric.ci_low, metric.ci_high)  # an interval of one sample says nothing
     return f"{with_interval(metric.value, *ends, is_short=is_short)}{n}"
 
 

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = [
-    "ENTRY_POINTS",
-    "FORMATS",
-    "ReportFormat",
-    "export_formats",
-    "folder_suffix",
-    "format_of",
-    "report_formats",
+    *("ENTRY_POINTS", "FORMATS", "ReportFormat", "export_formats", "folder_suffix", "format_of", "report_formats"),
     "suffixes",
 ]
 
@@ -134,7 +128,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="csv",
-        writer="pytest_llmeval.reporting.writers.sample_rows:write_csv",
+        writer="pytest_llmeval.reporting.writers.exports:write_csv",
         description="a row for each sample",
     ),
     ReportFormat(
@@ -145,14 +139,14 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="parquet",
-        writer="pytest_llmeval.reporting.writers.sample_rows:write_parquet",
+        writer="pytest_llmeval.reporting.writers.exports:write_parquet",
         description="a row for each sample",
         is_report=False,
         is_text=False,
     ),
     ReportFormat(
         name="questions",
-        writer="pytest_llmeval.reporting.writers.questions_json:write_questions",
+        writer="pytest_llmeval.reporting.writers.exports:write_questions",
         description="JSON, {benchmark, metrics: {accuracy, credit, correct, total, unscored}, questions: [{qid, "
         "question, gold, pred, correct}]}, of several suites a list of these",
         is_report=False,

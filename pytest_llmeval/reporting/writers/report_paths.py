@@ -19,14 +19,7 @@ from pytest_llmeval.reporting.writers.formats import folder_suffix, format_of, r
 from pytest_llmeval.text.model_names import short_names
 from pytest_llmeval.text.redaction import redact
 
-__all__ = [
-    "check_target",
-    "final_path",
-    "is_folder",
-    "parse_target",
-    "write_report_file",
-]
-
+__all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_report_file"]
 
 _MAX_MODEL_BYTES = 100
 """The most bytes of the models' names in a file name: file systems take 255 for the whole of it."""
@@ -42,7 +35,7 @@ def parse_target(text: str) -> Path:
         raise ValueError("expected the name of a file or folder")
     path = Path(text)
     has_form, has_slash = format_of(path) is not None, text.endswith(("/", os.sep))
-    if os.path.isdir(path):  # not Path's: that raises for a name that is too long
+    if os.path.isdir(path):  # Path.is_dir raises for a name that is too long
         if has_form and not has_slash:
             raise ValueError(
                 f"expected a file, and {path.name} is a folder; with / at its end, the report is put there"

@@ -34,7 +34,6 @@ from pytest_llmeval.text.escaping import printable
 
 __all__ = ["GENERATOR", "Headline", "headline", "problem_texts", "write_html"]
 
-
 GENERATOR = "pytest-llmeval-suites"
 """The name by which a page is known as one of ours."""
 

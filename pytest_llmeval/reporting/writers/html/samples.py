@@ -119,7 +119,7 @@ class _Overview:
             places.sort(key=self.rank.__getitem__)
         found = bytearray(len(places))
         for place in places:
-            if self.sizes[place] <= room:  # what is too large by itself costs no other its text
+            if self.sizes[place] <= room:  # a sample that is too large by itself costs no other its text
                 room -= self.sizes[place]
                 found[place] = 1
         return found

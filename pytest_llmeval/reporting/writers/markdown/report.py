@@ -76,7 +76,6 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["markdown_distribution", "markdown_summary", "sample_markdown", "write_markdown"]
 
-
 _MAX_UNSCORED = 1000
 _MAX_UNSCORED_IN_SUMMARY = 20
 
