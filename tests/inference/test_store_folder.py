@@ -130,6 +130,12 @@ def test_a_file_that_cannot_be_read_is_noted_until_it_can(tmp_path: Path, monkey
     assert store.flaws == StoreFlaws()
 
 
+def test_a_file_that_goes_while_it_is_read_is_no_flaw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / f"replies-{1:016x}.jsonl"
+    monkeypatch.setattr(folders, "data_files", lambda folder: [gone])
+    assert Store(tmp_path).flaws == StoreFlaws()
+
+
 @pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
 def test_the_newest_reply_wins_whatever_the_files_are_called(tmp_path: Path, numbers: tuple[int, int]) -> None:
     write_file(tmp_path, numbers[0], [line("a", "old", 1.7e9)])

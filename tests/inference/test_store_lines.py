@@ -154,6 +154,15 @@ def test_a_request_under_a_key_that_is_not_its_own_is_refused() -> None:
         decode_line(encode_line(line))
 
 
+@pytest.mark.parametrize("request_text", ['"q"', '{"kind":"sing"}', "{}", '{"kind":"generate","prompt":[[[]]]}'])
+def test_a_request_of_another_version_is_refused(request_text: str) -> None:
+    request = StoredRequest("m" * 64, GenerateRequest("q"))
+    request.text = request_text
+    line = Line(request=request, name="n", time=1.7e9, session="a" * 16, reply=GenerateResponse(text="1"))
+    with pytest.raises(ValueError, match="it"):
+        decode_line(encode_line(line))
+
+
 @pytest.mark.parametrize("time", [-5.0, 0.0, 1e9, 1e11])
 def test_times_beyond_all_clocks_are_moved(time: float) -> None:
     data = encode_line(line_of(GenerateRequest("q"), GenerateResponse(text="a"), time=time))

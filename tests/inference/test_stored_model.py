@@ -95,6 +95,18 @@ def test_what_is_missing_is_asked_in_one_call_in_its_order(tmp_path: Path) -> No
     assert texts(answers) == ["1", "1", "2", "2", "3", "1"]
 
 
+def test_what_another_process_has_added_meanwhile_is_found(tmp_path: Path) -> None:
+    model = Counting()
+    wrapped = stored(model, tmp_path)
+    ask(stored(Counting(), tmp_path), REQUESTS)
+    ask(wrapped, REQUESTS)
+    assert (model.calls, wrapped.has_reused) == ([], True)
+    own = stored(model, tmp_path)
+    ask(own, [GenerateRequest("new")] * 2)
+    ask(own, [GenerateRequest("new")])
+    assert (len(model.calls), own.has_reused) == (1, False)
+
+
 def test_where_replies_are_not_reused_none_is_shared(tmp_path: Path) -> None:
     """One call asks as often as five calls."""
     model = Counting(None)
@@ -442,6 +454,13 @@ def test_numbers_of_the_tree_are_not_taken_for_plain_ones(tmp_path: Path) -> Non
     ask(answerer, REQUESTS[1:2])
     assert use.engine == "plain"
     assert plain.calls == [REQUESTS[1:2]]
+
+
+def test_an_engine_that_this_version_does_not_know_is_audited_anew(tmp_path: Path) -> None:
+    stored(Audited("other"), tmp_path).audit(REQUESTS[1:2])  # type: ignore[arg-type]
+    model = Audited()
+    _, use = stored(model, tmp_path).audit(REQUESTS[1:2])
+    assert (model.num_audits, use.engine) == (1, "tree")
 
 
 def test_a_model_is_not_audited_before_it_has_to_answer(tmp_path: Path) -> None:
