@@ -1,7 +1,7 @@
-"""Reports of the parts of one run, made on several machines, as the one report of the whole run.
+"""Several reports as one: the parts of one run, made on several machines, merged; or reports shown side by side.
 
-Numbers are computed from all records anew, never from the parts' numbers. Records stay where they lie: the merged
-report chains them.
+The numbers of a merged report are computed from all records anew, never from the parts' numbers. Records stay where
+they lie: the merged report chains them. Reports side by side are not a run, and no gates are decided on them.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ class ChainedRecords(Sequence[Record]):
 
 
 def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Report:
-    """The report of a run from those of its parts, each with a name for messages; their order makes no difference.
+    """Return the report of a run from the reports of its parts, each with a name for messages, in any order.
 
-    Each part's numbers have to be those of its records. Gates are not among what is merged: those of a part saw only
-    that part. Raises ``ReportError`` for other suites, models or metric definitions, for a sample that two parts have,
-    and, unless ``partial``, for shards that are missing, for parts that did not collect the suites of others, and for
-    those that did not end well (stopped early, or for a test that failed; gates may have failed, and samples may be
-    unscored); with ``partial`` these are problems of the merged report. Its exit code is not the parts' 1: it counts
-    problems and unscored samples, until gates are decided on the whole.
+    Each part is verified first. Gates are not merged: a part's gates saw only that part. Raises ``ReportError`` for
+    other suites, models or metric definitions, for a sample that two parts have, and, unless ``partial``, for shards
+    that are missing, for parts that did not collect the suites of others, and for parts that did not end well (stopped
+    early, or with a test that failed; gates may have failed, and samples may be unscored); with ``partial`` these are
+    problems of the merged report. Its exit code is not the 1 of a part: it counts problems and unscored samples, until
+    gates are decided on the whole.
     """
     shards = joined_shards(parts)
     check_models(parts)
@@ -140,7 +140,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
 
 
 def _in_order(parts: Sequence[NamedReport]) -> list[NamedReport]:
-    """By shard, then by the time of their start, then by their first record: never by the order in which they came."""
+    """Sort by shard, then by the time of the start, then by the first record, whatever the order of the call."""
 
     def place(part: NamedReport) -> tuple[int, str, tuple[str, str, str]]:
         name, report = part
@@ -153,7 +153,7 @@ def _in_order(parts: Sequence[NamedReport]) -> list[NamedReport]:
 
 
 def _grouped_records(parts: Sequence[NamedReport], compared: tuple[str, ...]) -> dict[Group, list[Record]]:
-    """The records without their texts, by group. Raises ``ReportError`` for a sample that two parts have."""
+    """Return the records without their texts, by group. Raises ``ReportError`` for a sample that two parts have."""
     groups: dict[Group, list[Record]] = {}
     owners: dict[tuple[Group, str], str] = {}
     for name, report in parts:
@@ -257,7 +257,7 @@ def _merged_names(parts: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | 
 
 
 def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
-    """What they share; where they differ, a list of their values, each once. Inner mappings are merged the same way."""
+    """Return what the mappings share; a value that differs becomes a list of all. Inner mappings are merged too."""
     merged: dict[str, JSON] = {}
     for key in dict.fromkeys(key for mapping in mappings for key in mapping):
         values = [mapping.get(key) for mapping in mappings]
@@ -275,11 +275,10 @@ def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
 
 
 def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
-    """The parts' own that is neither 0 nor 1, such as an interruption's; else 1 for what is missing: problems, unscored
-    samples, a part that stopped early.
+    """Return a part's exit code that is neither 0 nor 1 (an interruption), else 1 if something is missing.
 
-    The parts' 1 can be that of a gate, which saw only its part. A part that selected nothing (5) counts only where no
-    other part did either.
+    Missing are what problems tell, unscored samples, and a part that stopped early. The 1 of a part can be that of a
+    gate, which saw only its part. The 5 of a part that selected nothing counts only if no other part selected anything.
     """
     codes = {report.exit_code for report in reports}
     codes = codes - {_NOTHING_SELECTED} or codes
@@ -291,7 +290,7 @@ def _exit_code(merged: Report, reports: Sequence[Report]) -> int:
 
 
 class _Renamed(Sequence[Record]):
-    """Records read where they lie, with their models under other names."""
+    """Records that are read where they lie, with other names of their models."""
 
     def __init__(self, records: Sequence[Record], models: Mapping[Group, str], compared: tuple[str, ...]) -> None:
         self._records, self._models, self._compared = records, models, compared
@@ -317,10 +316,10 @@ class _Renamed(Sequence[Record]):
 
 
 def side_by_side(reports: Sequence[tuple[str, Report]]) -> Report:
-    """One report with the suites, comparisons, gates and records of all; each comes with the path of its file.
+    """Return one report with the suites, comparisons, gates and records of all; each comes with the path of its file.
 
-    Models keep their names; those that several reports have get the name of the file behind theirs. Numbers stay as
-    they are, and there are no averages. One report alone is returned as it is.
+    Models keep their names; if several reports have a model of the same name, the name of the file stands behind it.
+    Numbers stay as they are, and there are no averages. One report alone is returned as it is.
     """
     if len(reports) == 1:
         return reports[0][1]
@@ -346,7 +345,7 @@ def side_by_side(reports: Sequence[tuple[str, Report]]) -> Report:
 
 
 def _models_of(report: Report) -> dict[Group, str]:
-    """What the models of each group are called; empty where a suite was answered without one."""
+    """Return the names of the models of each group; a name is empty if a suite was answered without a model."""
     compared = compared_models(report)
     return {group_of_suite(suite, compared): ", ".join(suite.models) for suite in report.suites}
 
@@ -373,7 +372,7 @@ def _with_models(report: Report, models: Mapping[Group, str]) -> Report:
 
 
 def _file_names(paths: Sequence[str]) -> list[str]:
-    """The files' names without folders and suffixes, all different."""
+    """Return the names of the files without folders and suffixes, all different."""
     stems = [PurePath(path).stem for path in paths]
     with_folders = [f"{PurePath(path).parent.name} {stem}".strip() for path, stem in zip(paths, stems, strict=True)]
     names = [long if stems.count(stem) > 1 else stem for stem, long in zip(stems, with_folders, strict=True)]

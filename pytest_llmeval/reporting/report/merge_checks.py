@@ -1,6 +1,6 @@
-"""What makes reports parts of one run, and what does not: each refusal says what differs, and where.
+"""Check that reports are parts of one run; each refusal says what differs, and where.
 
-Which parts a report holds is what ``--llm-shard`` said, as it stands in the report's options.
+The parts that a report holds are those of ``--llm-shard``, as the report's options have it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SUITE_KEYS = (
     *("judged_by", "judge", "fingerprint", "scorer", "settings", "cluster", "primary_metric", "higher_is_better"),
     *("interval", "min_measurable", "num_samples", "overridden"),
 )
-"""Not ``path``, which is as the root folder of each machine has it, and not ``metrics``, which can be found out."""
+"""Keys that are the same in all parts. ``path`` depends on a machine's root folder, ``metrics`` on the scores."""
 
 _FAILED = 1
 _ENDED = (0, _FAILED, 5)
@@ -50,7 +50,7 @@ _MAX_SHOWN_OF_HASH = 12
 
 
 def asked_models(report: Report) -> tuple[str, ...]:
-    """What ``--llm-model`` was, in its order; none where the report does not say."""
+    """Return the values of ``--llm-model``, in their order; none if the report does not say."""
     given = report.options.get("model")
     if isinstance(given, list | tuple):
         return tuple(map(str, given))
@@ -58,9 +58,9 @@ def asked_models(report: Report) -> tuple[str, ...]:
 
 
 def check_models(parts: Sequence[NamedReport]) -> None:
-    """The parts ran the same models; their devices may differ. Raises ``ReportError``.
+    """Raise ``ReportError`` unless the parts ran the same models; their devices may differ.
 
-    A part that met no model (no sample of any suite was its own) fits all others.
+    A part that met no model (no sample of any suite was its own) goes with all others.
     """
     known: dict[str, tuple[str, Mapping[str, JSON]]] = {}
     first: NamedReport | None = None
@@ -92,7 +92,7 @@ def _with_source(model: Mapping[str, JSON]) -> Mapping[str, JSON]:
 
 
 def check_suites(parts: Sequence[NamedReport]) -> None:
-    """Suites of one name are one suite: questions, prompt, scorer, settings, judge, gates. Raises ``ReportError``."""
+    """Raise ``ReportError`` unless suites of one name are equal: questions, prompt, scorer, settings, judge, gates."""
     known: dict[str, tuple[str, SuiteInfo]] = {}
     for name, report in parts:
         for suite in report.suites:
@@ -111,7 +111,7 @@ def check_suites(parts: Sequence[NamedReport]) -> None:
 
 
 def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
-    """Which of the parts did not find a suite that another one found; nothing of those that do not say."""
+    """Yield a text for each suite that a part found and another part did not; parts that do not say are left out."""
     finders: dict[str, str] = {}
     for name, report in parts:
         for suite in report.collected or ():
@@ -123,7 +123,7 @@ def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
 
 
 def ends_badly(parts: Sequence[NamedReport]) -> Iterator[str]:
-    """Which of the parts did not end as a run ends that has done all that it was to do; gates may have failed."""
+    """Yield a text for each part that did not end as a run does that did all it had to do; gates may have failed."""
     for name, report in parts:
         if report.stopped is not None:
             yield f"{name} stopped early: {report.stopped}"
@@ -148,7 +148,7 @@ def _says_why(report: Report) -> bool:
 
 
 def check_definitions(parts: Sequence[NamedReport]) -> None:
-    """The names of metrics mean the same in all parts, and in this version. Raises ``ReportError``."""
+    """Raise ``ReportError`` unless the names of metrics mean the same in all parts, and in this version."""
     own = definitions_of(suite for _, report in parts for suite in report.suites)
     for name, report in parts:
         for metric, meant in report.definitions.items():
@@ -160,7 +160,7 @@ def check_definitions(parts: Sequence[NamedReport]) -> None:
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """The first of the keys that differs, with both values; empty where none does."""
+    """Describe the first of the keys that differs, with both values; the text is empty if none does."""
     for key in keys:
         first, second = one.get(key), other.get(key)
         if first != second:
@@ -174,7 +174,7 @@ def _differing_parts(one: SuiteInfo, other: SuiteInfo) -> str:
 
 
 def _shown(value: object) -> str:
-    """Short enough for a message; of a hash its beginning."""
+    """Shorten a value for a message; of a hash the beginning is shown."""
     text = "none" if value is None else " and ".join(value) or "none" if isinstance(value, tuple) else str(value)
     if len(text) <= _MAX_SHOWN:
         return text
@@ -191,7 +191,7 @@ _MISSING = "the report lacks "
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """Parts ``numbers`` (from 1) of a run that was cut into ``count``."""
+    """The parts ``numbers`` (from 1) of a run that was cut into ``count``."""
 
     numbers: frozenset[int]
     count: int
@@ -201,12 +201,12 @@ class Shards:
         return tuple(number for number in range(1, self.count + 1) if number not in self.numbers)
 
     def texts(self) -> list[str]:
-        """As the option is written, in order."""
+        """Return the parts in their order, each as the option is written."""
         return [f"{number}/{self.count}" for number in sorted(self.numbers)]
 
 
 def shards_of(name: str, report: Report) -> Shards | None:
-    """The shards that the report holds, None where it is of no sharded run. Raises ``ReportError``, naming ``name``."""
+    """Return the shards that the report holds, or None if its run had none. Raises ``ReportError``, naming ``name``."""
     given = report.options.get("shard")
     if given is None:
         return None
@@ -219,7 +219,7 @@ def shards_of(name: str, report: Report) -> Shards | None:
 
 
 def joined_shards(parts: Sequence[tuple[str, Report]]) -> Shards | None:
-    """The shards of all parts together, None where none is a shard.
+    """Return the shards of all parts together, or None if no part is a shard.
 
     Raises ``ReportError`` for shards of differently cut runs, and for one shard given twice.
     """
@@ -240,11 +240,11 @@ def joined_shards(parts: Sequence[tuple[str, Report]]) -> Shards | None:
 
 
 def missing_problem(shards: Shards) -> str:
-    """The problem that a report has which lacks some shards."""
+    """Return the problem of a report that lacks some shards."""
     texts = [f"{number}/{shards.count}" for number in shards.missing]
     return f"{_MISSING}shard{'' if len(texts) == 1 else 's'} {', '.join(texts)}"
 
 
 def without_missing(problems: Iterable[str]) -> list[str]:
-    """The problems without ``missing_problem``'s: a report made of others says for itself what it lacks."""
+    """Return the problems without those of ``missing_problem``: a merged report says for itself what it lacks."""
     return [problem for problem in problems if not problem.startswith(_MISSING)]

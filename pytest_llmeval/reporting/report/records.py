@@ -1,6 +1,6 @@
-"""One sample's part of the report, and what travels from an xdist worker to the controller.
+"""A sample's part of the report, and all that travels from an xdist worker to the controller.
 
-What travels is one ASCII string of JSON: execnet carries builtins only and no lone surrogate, and a report that it
+This travels as one ASCII string of JSON: execnet carries builtins only and no lone surrogate, and a report that it
 cannot carry would end the worker.
 """
 
@@ -18,8 +18,8 @@ from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags
 from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
 
 __all__ = [
+    "ANY_JSON_FIELDS",
     "NEW_REPLIES",
-    "OF_ANY_JSON",
     "UNKNOWN_REPLIES",
     "Payload",
     "Record",
@@ -99,7 +99,7 @@ class Record:
 
     @property
     def score(self) -> Score:
-        """The record's score, as metrics are computed from it."""
+        """Return the record's score, as metrics are computed from it."""
         return Score(
             status=self.status,
             answer=self.answer,
@@ -119,7 +119,7 @@ class Record:
         return is_apart or any(isinstance(text, str) and holds_tags(text, DEFAULT_TAGS) for text in texts)
 
     def to_dict(self) -> dict[str, JSON]:
-        """The record as JSON values; not a deep copy."""
+        """Return the record as JSON values; this is not a deep copy."""
         return dict(zip(_RECORD_FIELDS, _record_values(self), strict=True))
 
 
@@ -141,7 +141,7 @@ def without_texts(record: Record) -> Record:
 def remove_texts(record: Record) -> None:
     """Remove the texts of a record that was just made and that nobody else has; see ``without_texts``.
 
-    Fields of ``OF_ANY_JSON`` need not be there. The names of ``values`` stay as they are.
+    Fields of ``ANY_JSON_FIELDS`` need not be there. The names of ``values`` stay as they are.
     """
     _PUT_SUITE(record, _shared(record.suite))
     if record.model is not None:
@@ -164,7 +164,7 @@ def remove_texts(record: Record) -> None:
 
 
 _NOTHING: Mapping[str, Any] = {}
-"""One for all records without texts: whoever wants to add to a record's details makes a mapping of its own."""
+"""The same mapping for all records without texts: to add details to a record, make a new mapping."""
 
 
 @runtime_checkable
@@ -175,12 +175,12 @@ class _OnDisk(Protocol):
 
 
 def records_without_texts(records: Sequence[Record]) -> Iterable[Record]:
-    """Each of the records as ``without_texts`` leaves it, each made when it is its turn."""
+    """Return the records as ``without_texts`` leaves them, each made when it is its turn."""
     return records.without_texts() if isinstance(records, _OnDisk) else map(without_texts, records)
 
 
-OF_ANY_JSON = ("prompt", "target")
-"""Fields of a record that any JSON is good for."""
+ANY_JSON_FIELDS = ("prompt", "target")
+"""Fields of a record that may hold any JSON."""
 
 
 @lru_cache(maxsize=16)
@@ -197,7 +197,7 @@ def _shared(text: str) -> str:
 
 _RECORD_FIELDS = tuple(field.name for field in fields(Record))
 _PUT: Mapping[str, Callable[[Record, object], None]] = {name: getattr(Record, name).__set__ for name in _RECORD_FIELDS}
-"""What sets a field of a record that is being made, which is frozen once it is made."""
+"""Functions that set a field of a record that is being made: it is frozen once it is made."""
 _PUT_FIELDS = tuple(_PUT.values())
 _PUT_SUITE, _PUT_MODEL, _PUT_CATEGORY, _PUT_CLUSTER = (_PUT[name] for name in ("suite", "model", "category", "cluster"))
 _PUT_OUTPUT, _PUT_REASONING, _PUT_CHOICES = _PUT["output"], _PUT["reasoning"], _PUT["choices"]
@@ -209,7 +209,7 @@ _record_values: Callable[[Record], tuple[Any, ...]] = attrgetter(*_RECORD_FIELDS
 
 
 def _record_of(values: Sequence[Any]) -> Record:
-    """The opposite of ``_record_values``, after a trip through JSON."""
+    """Undo ``_record_values``, after a trip through JSON."""
     named = dict(zip(_RECORD_FIELDS, values, strict=True))
     named["choices"], named["served_by"] = tuple(named["choices"]), tuple(named["served_by"])
     return Record(**named)
@@ -259,7 +259,7 @@ class SuiteInfo:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:
-        """The opposite of ``asdict``, also after a trip through JSON. Unknown keys are left out."""
+        """Undo ``asdict``, also after a trip through JSON. Unknown keys are left out."""
         values = {name: data[name] for name in _INFO_FIELDS if name in data}
         for name in ("metrics", "overridden", "judged_by"):
             if name in values:
@@ -274,7 +274,7 @@ _INFO_FIELDS = tuple(field.name for field in fields(SuiteInfo))
 class Unrecorded:
     """A hand-written test that failed before it recorded anything.
 
-    ``suite`` is what its mark says, if it has one; ``model`` is the one that it was for, where several were given.
+    ``suite`` is the one that its mark names, if it has one; ``model`` is the one that it was for, if there are several.
     """
 
     nodeid: str
@@ -285,14 +285,13 @@ class Unrecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """Everything that one test report carries from the process that ran the test to the one that writes the report.
+    """All that one test report carries from the process that ran the test to the one that writes the report.
 
-    ``model`` is a ``ModelIdentity`` as a dict, ``judges`` are those of models that have a role, which is beside their
-    keys; ``engine`` how the log-likelihoods of the records' suite are computed;
-    ``uses`` are of models behind servers: the role (None of one that is evaluated), the name, the process that asked,
-    and what that has sent by now;
-    ``store_problem`` why the process can keep no more replies; ``store_flaws`` the process, and what it could not use
-    of the store by now.
+    ``model`` is a ``ModelIdentity`` as a dict. ``judges`` are the identities of models that have a role, with the key
+    ``role``. ``engine`` tells how the log-likelihoods of the records' suite are computed. ``uses`` are about models
+    behind servers: the role (None for an evaluated model), the name, the process that asked, and all that it has sent
+    so far. ``store_problem`` is the reason why the process can keep no more replies. ``store_flaws`` are the process,
+    and all of the store that it could not use so far.
     """
 
     records: tuple[Record, ...] = ()
@@ -306,7 +305,7 @@ class Payload:
     store_flaws: tuple[str, StoreFlaws] | None = None
 
     def encode(self) -> str:
-        """As ASCII JSON; lone surrogates and NULs are escaped, and what JSON does not know becomes its text."""
+        """Return ASCII JSON. Lone surrogates and NULs are escaped; a value that JSON does not know becomes its text."""
         return _ENCODER.encode(
             [
                 # Values without their names: the same code reads them, and every sample is one of these.

@@ -1,4 +1,4 @@
-"""Notes and problems about the models that servers name as the authors of replies."""
+"""Replies in a report: the models that servers name as their authors, and a baseline's replies for a scorer."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ REPLIES = "baseline"
 
 
 def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[str, EarlierReply]:
-    """What ``found`` in the report has of each sample of ``suite``, by id. A sample that it has not, has no reply.
+    """Return the reply in a report (``found`` is its suite) to each sample of ``suite``, by the sample's id.
 
-    A reply to another question under the same id has a problem.
+    A sample that the report lacks has no reply. A reply to another question under the same id has a problem.
     """
     # What reads suites takes long to import, and a comparison of two saved reports needs the rest of this module only.
     from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
@@ -128,7 +128,7 @@ def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[st
 
 
 def _other_question(record: Record, sample: Sample) -> str | None:
-    """Why it is not known that a record is of this question."""
+    """Return the reason why a record may be about another question than this one, or None."""
     if record.question and record.question == sample.question:
         return None
     if record.question and sample.question:
@@ -137,9 +137,9 @@ def _other_question(record: Record, sample: Sample) -> str | None:
 
 
 def replies_identity(report: Report, found: SuiteReport) -> str:
-    """What tells the replies of a suite in a report from those of another report, SHA-256 in hexadecimal.
+    """Return a hash that differs for the replies of another report to the suite, SHA-256 in hexadecimal.
 
-    Not of the texts: what is compared with a saved report has left those on disk.
+    It does not hash the texts: when saved reports are compared, these have been left on disk.
     """
     known = [report.created, found.info.name, found.info.fingerprint, list(found.models)]
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()

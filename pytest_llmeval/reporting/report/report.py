@@ -1,4 +1,4 @@
-"""What a session found, as it is written to a report and read from one (``storage/report_file``)."""
+"""The report of a session as data, with the results of its gates (``storage/report_file`` writes and reads it)."""
 
 from __future__ import annotations
 
@@ -52,30 +52,29 @@ __all__ = [
 
 
 GateOutcome: TypeAlias = Literal["passed", "failed", "skipped"]
-"""``skipped`` is undecided: a gate of a suite, or of the ini file, that sees only a selection of the suite; a suite
-that only the session or only its baseline has; a comparison of so few samples that no drop could be significant."""
+"""The outcome of a gate. ``skipped`` is undecided: a gate of a suite, or of the ini file, that sees only a selection of the
+suite; a suite that only the session or only its baseline has; so few samples that no drop could be significant."""
 
 GateMode: TypeAlias = Literal["significant", "margin", "non-inferior"]
-"""When a drop against a baseline fails: where it is significant and beyond the margin; where it is beyond the margin;
-unless its interval excludes a drop beyond the margin."""
+"""The rule by which a drop against a baseline fails: if it is significant and beyond the margin; if it is beyond the
+margin; unless its interval excludes a drop beyond the margin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """One metric of one suite against a baseline, over the ``n`` samples that both scored.
+    """The comparison of one metric of one suite with a baseline, over the ``n`` samples that both scored.
 
     ``baseline`` and ``current`` are the metric's values over these samples, ``difference`` is current minus baseline
     with its 95% interval, all in the metric's unit. ``drop`` is the difference turned so that more is worse, and
-    ``margin`` the drop that is allowed. ``noise`` is a drop that is put down to rounding where no margin was named and
-    the mode is ``significant``; else 0. ``p_value`` is one-sided: how likely a drop as large is where nothing has
-    changed; ``p_adjusted`` is Holm's over the ``family`` of tests of the session. ``p_improved`` and
-    ``p_improved_adjusted`` are the same of the other side. ``num_draws`` is None where the test is exact.
-    ``num_worse`` and ``num_better`` are the samples that flipped each way (of a right or wrong answer), or whose value
-    became worse or better. ``smallest_drop`` is what this n and discordance detects with 90% power at the level of the
-    first of Holm's steps. ``false_alarm_rate`` is how often a drop beyond the margin is seen where nothing has changed.
-    ``num_left_out`` samples of either side have no partner, or no value of the metric in the baseline.
-    ``num_clusters`` is None where samples are independent. ``movers`` are None where samples have
-    no value of the metric.
+    ``margin`` the drop that is allowed. ``noise`` is a drop that is put down to rounding if no margin was named and the
+    mode is ``significant``; else 0. ``p_value`` is one-sided: how likely a drop as large is if nothing has changed;
+    ``p_adjusted`` is Holm's over the ``family`` of tests of the session. ``p_improved`` and ``p_improved_adjusted`` are
+    about the other side. ``num_draws`` is None if the test is exact. ``num_worse`` and ``num_better`` are the samples
+    that flipped each way (of a right or wrong answer), or whose value became worse or better. ``smallest_drop`` is the
+    drop that this n and discordance detects with 90% power at the level of the first of Holm's steps.
+    ``false_alarm_rate`` is how often a drop beyond the margin is seen if nothing has changed. ``num_left_out`` samples
+    of either side have no partner, or no value of the metric in the baseline. ``num_clusters`` is None if samples are
+    independent, and ``movers`` if samples have no value of the metric.
     """
 
     mode: GateMode
@@ -109,13 +108,14 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What one gate found about one suite; where several models were given, on one of them.
+    """The result of one gate for one suite, and if there are several models for one of them.
 
-    ``name`` is what stands in ``gate[…]``: the rule of a threshold, or ``accuracy vs baseline``. ``origin`` says who
-    asked for it: the suite itself, the ini file of the project, or the command line (with the environment). ``reason``
-    is one line that says what was found; ``notes`` are further ones (samples that were left out, unscored ones that
-    were allowed). ``value`` is what was compared with ``threshold``. ``path`` is the suite's node id and ``line`` the
-    line of the gate in its file, where they are known. ``regression`` is what the test against a baseline found.
+    ``name`` is the text in ``gate[…]``: the rule of a threshold, or ``accuracy vs baseline``. ``origin`` says who asked
+    for the gate: the suite itself, the ini file of the project, or the command line (with the environment). ``reason``
+    is one line that says what was found; ``notes`` are further lines (samples that were left out, unscored ones that
+    were allowed). ``value`` is the number that was compared with ``threshold``. ``path`` is the suite's node id and
+    ``line`` the line of the gate in its file, if they are known. ``regression`` is the result of the test against a
+    baseline.
     """
 
     name: str
@@ -136,7 +136,7 @@ class GateResult:
 
 
 SCHEMA_VERSION = 3
-"""Grows when a reader of older reports would misread newer ones."""
+"""The schema of reports that are written. It grows when a reader of older reports would misread newer ones."""
 
 SINCE_DIGEST = 3
 """The first schema whose reports have a digest of all that they say."""
@@ -144,11 +144,11 @@ SINCE_DIGEST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Counts and metrics over some samples: a suite's, or one category's.
+    """Counts and metrics over the samples of a suite or of one category.
 
     ``num_expected`` were to run (selected and not skipped); ``num_scored`` of them were judged. ``not_measurable``
-    counts those of them for which a metric has no meaning, by metric and reason. ``num_truncated`` replies ended at
-    their limit of tokens, as far as that is known.
+    counts the samples on which a metric has no meaning, by metric and reason. ``num_truncated`` replies ended at their
+    limit of tokens, as far as that is known.
     """
 
     num_expected: int
@@ -162,9 +162,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """Prefill is reading prompts until a reply's first token, decode is writing all others.
+    """Tokens and seconds of prefill (prompts, until a reply's first token) and of decode (all tokens after it).
 
-    Tokens of prompts count for each sample, also where samples share what is computed of them.
+    Tokens of prompts count for each sample, also if samples share computed parts of them.
     """
 
     prefill_tokens: int
@@ -175,7 +175,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerSample:
-    """What one of ``n`` scored samples took, as means over them.
+    """Tokens, seconds and cost of a scored sample, as means over ``n`` samples.
 
     Tokens are means over the ``num_counted`` whose tokens are known, ``cost`` over the ``num_priced`` that have one.
     """
@@ -191,18 +191,18 @@ class PerSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
-    """What the session found about one suite; where several models were given, on one of them.
+    """The results of one suite, and if there are several models on one of them.
 
     ``models`` names those that answered it: one, unless its numbers mix them. Token counts and seconds are sums over
-    its records. ``macro`` are its metrics' means over its categories, every category counting equally; their ``n``
-    counts categories. ``engine`` is how its log-likelihoods were computed, where the model tells. ``reliability`` are
-    the bins of its expected calibration error, where its scorer gives probabilities. ``latency`` is of the model's
-    seconds for a sample, ``tokens_per_second`` of all its tokens by its seconds; of the scored samples that were timed
-    by themselves, and of those whose tokens were counted: shares of a batch's time are equal, and their percentiles say
-    nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum over
-    the ``num_priced`` records that have one (None: not counted, in reports of earlier versions), None where none has;
-    ``per_sample`` what a scored sample took, None where none is scored.
-    ``distributions`` are of the samples' values of each metric that is a mean of them.
+    its records. ``macro`` are the means of its metrics over its categories, each category counting equally; their ``n``
+    counts categories. ``engine`` is how its log-likelihoods were computed, if the model tells. ``reliability`` are the
+    bins of its expected calibration error, if its scorer gives probabilities. ``latency`` is about the model's seconds
+    for a sample, ``tokens_per_second`` about all tokens of a sample by its seconds; both count only scored samples that
+    were timed by themselves, and whose tokens were counted: shares of a batch's time are equal, and their percentiles
+    say nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum
+    over the ``num_priced`` records that have a cost (None: not counted, in reports of earlier versions), None if none
+    has. ``per_sample`` is None if no sample is scored. ``distributions`` are of the samples' values of each metric that
+    is a mean of them.
     """
 
     info: SuiteInfo
@@ -229,12 +229,12 @@ class SuiteReport:
 
     @property
     def num_selected(self) -> int:
-        """Samples that were to run: also those that were skipped then."""
+        """Return the number of samples that were to run, with those that were skipped then."""
         return self.summary.num_expected + self.num_skipped
 
     @property
     def is_selection(self) -> bool:
-        """Whether the suite is known to have more samples than were to run."""
+        """Tell whether the suite is known to have more samples than were to run."""
         return self.info.num_samples is not None and self.num_selected < self.info.num_samples
 
 
@@ -242,7 +242,7 @@ class SuiteReport:
 class Comparison:
     """One suite on two models, over the samples that both scored: ``differences`` by metric, second minus first.
 
-    ``movers`` are the samples that the second is worse and better at, of metrics that samples have values of.
+    ``movers`` are the samples at which the second is worse and better, for metrics of which samples have values.
     """
 
     suite: str
@@ -254,10 +254,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averages:
-    """Metrics over the suites of one model (None where there is one): of each that at least two suites have.
+    """Metrics over the suites of one model (``model`` is None if there is one), for those that two suites or more have.
 
-    ``macro`` counts every suite equally, ``micro`` every sample; a macro average's ``n`` counts suites. Metrics that
-    share no more than their name are in neither: ``unlike`` has what each suite's is, by metric and suite.
+    ``macro`` counts every suite equally, ``micro`` every sample; the ``n`` of a macro average counts suites. Metrics
+    that share no more than their name are in neither: ``unlike`` has the form of each suite's, by metric and suite.
     """
 
     model: str | None
@@ -271,11 +271,11 @@ _FLAWLESS = StoreFlaws()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUse:
-    """What a session with a store (``--llm-store``) did not ask for.
+    """The samples for which a session with a store (``--llm-store``) did not ask the model.
 
     ``num_reused`` of ``num_samples`` samples got all replies from the store; these were asked for from ``oldest`` to
-    ``newest`` (ISO 8601 in UTC). ``problem`` is why replies could no longer be kept. Not used are the replies of
-    ``num_unreadable`` files, ``why_unreadable``, and ``num_damaged`` damaged lines.
+    ``newest`` (ISO 8601 in UTC). ``problem`` is the reason why replies could no longer be kept. The replies of
+    ``num_unreadable`` files, ``why_unreadable``, and ``num_damaged`` damaged lines were not used.
     """
 
     folder: str
@@ -297,7 +297,7 @@ class StoreUse:
         problem: str | None = None,
         flaws: StoreFlaws = _FLAWLESS,
     ) -> StoreUse:
-        """Of a session that ``started`` then: what was asked for before is reused."""
+        """Count the records of a session that ``started`` then: replies that were asked for before are reused."""
         num_samples = 0
         times: list[str] = []
         for record in records:
@@ -317,7 +317,7 @@ class StoreUse:
         )
 
     def __add__(self, other: StoreUse) -> StoreUse:
-        """Of two parts of a run. They may have read copies of one store: its flaws are not added up."""
+        """Add the counts of two parts of a run. They may have read copies of one store: its flaws are not added."""
         return StoreUse(
             folder=_joined(", ", self.folder, other.folder),
             num_samples=self.num_samples + other.num_samples,
@@ -332,15 +332,15 @@ class StoreUse:
 
 
 def _joined(separator: str, *texts: str | None) -> str:
-    """Each text once, also one that stands in a text which was joined before."""
+    """Join the texts, each once, also one that stands in a text which was joined before."""
     return separator.join(dict.fromkeys(part for text in texts if text for part in text.split(separator)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """The selection that a session ran: options, as they were given, and hooks ``by`` which tests were left out.
+    """The selection that a session ran: options, as they were given, and hooks, ``by`` which tests were left out.
 
-    None of them where nothing was left out. ``is_by_outcome``: tests were chosen by how they had come out before.
+    ``by`` is empty if nothing was left out. ``is_by_outcome``: tests were chosen by how they had come out before.
     """
 
     by: tuple[str, ...] = ()
@@ -349,19 +349,20 @@ class Selected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The whole session.
+    """The report of a whole session.
 
     ``created`` is its start, ISO 8601 in UTC. ``collected`` are the names of the suites that it found, whether samples
-    of them were to run or not; None where that was not recorded. ``num_failed_tests`` counts tests that failed where
-    no record says why (it is unscored, or wrong under ``--llm-strict``): hand-written ones, and samples with a fixture
-    that failed after the score; gates and what could not be collected are not among them; None where that was not
-    recorded. ``selection`` says what was left out, and by what; see ``selected``. ``stopped`` says why it ended early;
-    ``problems`` are what makes its numbers incomplete. ``records`` may lie on disk and be read when they are asked for;
-    those of a session that is still to be written hold no texts. ``definitions`` say what its metrics' names meant when
-    it was made, by name: ``kind``, ``higher_is_better``, ``version``; empty where that was not recorded. ``judges`` are
-    the models that scorers asked: ``role``, what is known of each as of ``models``, and of those behind servers
-    ``use``. ``store`` is None for a session without one. ``altered`` is no part of a report's file: it says how the
-    reader of a file knows that it is not as it was written.
+    of them were to run or not; None if that was not recorded. ``num_failed_tests`` counts tests that failed although no
+    record says why (such as being unscored, or wrong under ``--llm-strict``): hand-written tests, and samples with a
+    fixture that failed after the score; gates and files that could not be collected are not among them; None if that
+    was not recorded. ``selection`` says what was left out, and by what; see ``selected``. ``stopped`` says why the
+    session ended early; ``problems`` are what makes its numbers incomplete. ``records`` may lie on disk and be read
+    when they are asked for; those of a session that is still to be written hold no texts. ``definitions`` say what the
+    names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
+    was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
+    ``use`` of those behind servers. ``store`` is None for a session without one.
+
+    ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
 
     schema: int = SCHEMA_VERSION
@@ -387,34 +388,34 @@ class Report:
     altered: str | None = None
 
     def better_by_suite(self) -> dict[str, Mapping[str, str]]:
-        """Which way is better of the metrics that each suite names and that are not known here."""
+        """Return the better direction of each metric that is not known here, by suite."""
         return {suite.info.name: suite.info.better for suite in self.suites}
 
     @property
     def selected(self) -> Selected:
-        """``selection``; of a report of an earlier schema, which has none, what its options say."""
+        """Return ``selection``, or for a report of an earlier schema, which has none, what its options say."""
         if self.schema >= _SINCE_SELECTION:
             return self.selection
         return Selected(by=tuple(f"--llm-{name} {self.options[name]}" for name in _SELECT if name in self.options))
 
     @property
     def suite_names(self) -> tuple[str, ...]:
-        """Its suites, each once."""
+        """Return the names of its suites, each once."""
         return tuple(dict.fromkeys(suite.info.name for suite in self.suites))
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The models that answered its suites, each once."""
+        """Return the models that answered its suites, each once."""
         return tuple(dict.fromkeys(model for suite in self.suites for model in suite.models))
 
 
 _SINCE_SELECTION = 3
 _SELECT = ("limit", "shard")
-"""Options of ours that leave tests out."""
+"""Options of this package that leave tests out."""
 
 
 def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
-    """What was sent to one of ``Report.models`` or ``judges``; None for one behind no server, and where it is damaged.
+    """Return what was sent to one of ``Report.models`` or ``judges``, or None if it has no server or is damaged.
 
     Unknown keys are left out: a later version may have more.
     """
@@ -429,7 +430,7 @@ def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
 
 
 def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
-    """``Report.definitions``: what the names of the suites' metrics mean in this version."""
+    """Return ``Report.definitions``: what the names of the suites' metrics mean in this version."""
     better: dict[str, str] = {}
     names: set[str] = set()
     for suite in suites:
@@ -442,7 +443,7 @@ def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:
 
 
 def check_known(what: str, given: str | None, known: Iterable[str]) -> None:
-    """Raise ``ReportError`` for a suite, a model, … that a report does not have; None is none."""
+    """Raise ``ReportError`` for the name of a suite, a model, … that a report does not have, unless it is None."""
     names = tuple(known)
     if given is not None and given not in names:
         raise ReportError(f"the report has no {what} {quoted(given)}{expected_one_of(given, names)}")
@@ -457,7 +458,7 @@ _VERSIONED = (
 
 
 def describe_environment() -> dict[str, JSON]:
-    """Versions of what a number can depend on, read without importing any of it."""
+    """Return the versions of all that a number can depend on, read without importing any of it."""
     versions: dict[str, JSON] = {}
     for name in _VERSIONED:
         try:
@@ -470,30 +471,30 @@ def describe_environment() -> dict[str, JSON]:
 ABSENT = "not in the baseline"
 
 Group: TypeAlias = tuple[str, str | None]
-"""What numbers are taken over: a suite, and where several models were given one of them."""
+"""A suite, and one of the models if several were given: numbers are taken over its records."""
 
 
 def compared_models(report: Report) -> tuple[str, ...]:
-    """The models of a session that was given several, in their order; none for a session of one."""
+    """Return the models of a session that was given several, in their order; none for a session of one."""
     models = report.options.get("model")
     return tuple(map(str, models)) if isinstance(models, list | tuple) and len(models) > 1 else ()
 
 
 def group_of_record(record: Record, compared: tuple[str, ...]) -> Group:
-    """The group that counts the record, in a report whose ``compared_models`` are these."""
+    """Return the group that counts the record, in a report whose ``compared_models`` are these."""
     return record.suite, record.model if record.model in compared else None
 
 
 def group_of_suite(suite: SuiteReport, compared: tuple[str, ...]) -> Group:
-    """The group that the suite's numbers are taken over, in a report whose ``compared_models`` are these."""
+    """Return the group that the suite's numbers are taken over, in a report whose ``compared_models`` are these."""
     first = suite.models[0] if suite.models else None
     return suite.info.name, first if first in compared else None
 
 
 def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteReport | str:
-    """The suite of this name that one on ``model`` is compared with; where there is none, why (``ABSENT``, …).
+    """Return the suite with which one of this name on ``model`` is compared, or why there is none (``ABSENT``, …).
 
-    Where the baseline has it on one model, that is the one; else on the same model.
+    If the baseline has the suite on one model, this is the one; else the one on the same model.
     """
     partners = [one for one in baseline.suites if one.info.name == name]
     if not partners:
@@ -510,5 +511,6 @@ def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteRe
 
 
 def described_group(group: Group) -> str:
+    """Return the suite's name in words, with the model's if there are several."""
     suite, model = group
     return f"suite {suite!r}" if model is None else f"suite {suite!r} on {model}"

@@ -1,4 +1,7 @@
-"""From records to what a report says of their suites: metrics, comparisons of models, averages over suites."""
+"""From records to what a report says of its suites: metrics, comparisons of models, averages over suites, risk curves.
+
+The same code makes it for a session, for a journal, and for reports that are merged.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ __all__ = [
 
 
 def limits_of(info: SuiteInfo, names: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """The lowest and the highest value of those metrics of a suite whose settings say it."""
+    """Return the lowest and the highest value of those of the metrics for which the suite's settings give them."""
     found = ((name, metric_limits(name, info.scorer, info.settings)) for name in names)
     return {name: limits for name, limits in found if limits is not None}
 
@@ -88,11 +91,11 @@ def summarize_suite(
     engine: EngineUse | None = None,
     has_metrics: bool = True,
 ) -> SuiteReport:
-    """One suite's part of the report, broken down by category where its samples have one.
+    """Return one suite's part of the report, broken down by category if its samples have one.
 
-    ``model`` names the one that was to answer it, whether it did or not; None where only the records know. Raises
-    ``ValueError`` and others for values that are no scorer's of ours, unless ``has_metrics`` is False: then the records
-    are counted, and nothing is computed of their values.
+    ``model`` names the one that was to answer it, whether it did or not; None if only the records know. Raises
+    ``ValueError`` and others for values that no scorer of this package gives, unless ``has_metrics`` is False: then the
+    records are counted, and nothing is computed from their values.
     """
     scores, clusters = [record.score for record in records], given_clusters(records)
     names = expanded(info.metrics, scores) if has_metrics else ()
@@ -143,7 +146,7 @@ def with_sums(suite: SuiteReport, records: Sequence[Record]) -> SuiteReport:
 
 
 def _cost_of(records: Iterable[Record]) -> float | None:
-    """The sum over those that have one; None where none has."""
+    """Return the sum over the records that have a cost, or None if none has."""
     costs = [record.cost for record in records if record.cost is not None]
     return math.fsum(costs) if costs else None
 
@@ -188,10 +191,10 @@ def compare_models(
     metrics: Sequence[str],
     better: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Comparison]:
-    """The suite on each of ``models`` against the first of them, with the paired test of each metric; ``records`` are
-    those of the suite, by model.
+    """Yield the suite on each of ``models`` against the first of them, with the paired test of each metric.
 
-    ``better`` says of metrics that are not known here which way is better.
+    ``records`` are those of the suite, by model. ``better`` gives the better direction of metrics that are not known
+    here.
     """
     if len(models) < 2:
         return
@@ -233,7 +236,7 @@ def _moved(
 
 
 def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> tuple[Averages, ...]:
-    """Averages over the suites of each model that has two or more, from their numbers and from all of their records."""
+    """Return averages over the suites of each model that has two or more, from their numbers and all records."""
     compared = _compared(suites)
     groups = grouped(records, compared)
     by_model: dict[str | None, list[SuiteReport]] = {}
@@ -273,7 +276,7 @@ def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequenc
 
 
 def _forms(name: str, suites: Sequence[SuiteReport]) -> dict[str, str]:
-    """By suite, what of its settings the metric depends on; of the suites that have a value of it."""
+    """Return the settings on which the metric depends, by suite, for the suites that have a value of it."""
     return {
         suite.info.name: metric_form(name, suite.info.scorer, suite.info.settings)
         for suite in suites
@@ -287,7 +290,7 @@ def _value(suite: SuiteReport, name: str) -> float | None:
 
 
 def _compared(suites: Iterable[SuiteReport]) -> tuple[str, ...]:
-    """The models of a session of several: then, and only then, a suite is there more than once."""
+    """Return the models of a session of several: then, and only then, a suite is there more than once."""
     named = [(suite.info.name, suite.models[0]) for suite in suites if suite.models]
     if len({name for name, _ in named}) == len(named):
         return ()
@@ -295,7 +298,7 @@ def _compared(suites: Iterable[SuiteReport]) -> tuple[str, ...]:
 
 
 def grouped(records: Iterable[Record], compared: tuple[str, ...]) -> dict[Group, list[Record]]:
-    """Records by suite, and where models are ``compared`` by model."""
+    """Return the records by suite, and by model if models are ``compared``."""
     groups: dict[Group, list[Record]] = {}
     for record in records:
         groups.setdefault(group_of_record(record, compared), []).append(record)
@@ -303,7 +306,7 @@ def grouped(records: Iterable[Record], compared: tuple[str, ...]) -> dict[Group,
 
 
 def records_by_category(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The records of each category, without those that have none."""
+    """Return the records of each category, without those that have none."""
     found: dict[str, list[Record]] = {}
     for record in records:
         if record.category is not None:
@@ -312,13 +315,13 @@ def records_by_category(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def given_clusters(records: Sequence[Record]) -> list[str | None] | None:
-    """Those of the records; None where none of them lies in one."""
+    """Return the cluster of each record, or None if no record lies in one."""
     clusters = [record.cluster for record in records]
     return clusters if any(cluster is not None for cluster in clusters) else None
 
 
 def summary_of(records: Sequence[Record], metrics: Mapping[str, Metric], num_expected: int) -> Summary:
-    """The counts of these records, beside the metrics that were computed of them."""
+    """Return the counts of these records, with the metrics that were computed from them."""
     num_unscored = list(map(attrgetter("status"), records)).count("unscored")
     return Summary(
         num_expected=num_expected,
@@ -337,10 +340,10 @@ _MIXED = "; other workers passed the audit and used the tree"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecords:
-    """The records of a suite, where several models were given on one of them, and what is known beside them.
+    """The records of a suite, and if there are several models of one of them, with what is known beside them.
 
-    ``info`` is None for a suite that only hand-written tests record to: it has the metrics that its records carry.
-    ``model`` is the one that was to answer it, None where only the records know.
+    ``info`` is None for a suite to which only hand-written tests record: it has the metrics that its records carry.
+    ``model`` is the one that was to answer it, None if only the records know.
     """
 
     records: Sequence[Record]
@@ -359,11 +362,12 @@ def with_suites(
     *,
     of_session: bool = True,
 ) -> Report:
-    """The report with its suites, their comparisons on the models that are ``compared``, averages and definitions.
+    """Return the report with its suites, comparisons of the models that are ``compared``, averages and definitions.
 
-    Suites stand in the order of ``groups``, models in that of ``compared``. What cannot be computed is left out, and
-    why is added to ``problems``: one suite's numbers must not cost the others' report. With ``of_session`` the log has
-    the traceback as well, as it may be a defect of ours; records of a file may have been edited.
+    Suites stand in the order of ``groups``, models in the order of ``compared``. What cannot be computed is left out,
+    and the reason is added to ``problems``: one suite's numbers must not cost the report of the others. With
+    ``of_session`` the log has the traceback as well, as this may be a defect of ours; records of a file may have been
+    edited.
     """
     explained = partial(_problem, problems=problems, is_logged=of_session)
     places = {suite: place for place, suite in enumerate(dict.fromkeys(suite for suite, _ in groups))}
@@ -387,7 +391,7 @@ def with_suites(
 
 
 def _suite(group: Group, found: GroupRecords, explained: _Explained) -> SuiteReport:
-    """``summarize_suite``; where the records' values have no metrics, without them."""
+    """Return ``summarize_suite``, without metrics if none can be computed from the records' values."""
     summarized = partial(
         summarize_suite,
         found.info or SuiteInfo(name=group[0], metrics=()),
@@ -406,7 +410,7 @@ def _suite(group: Group, found: GroupRecords, explained: _Explained) -> SuiteRep
 def _comparisons(
     groups: Mapping[Group, GroupRecords], compared: tuple[str, ...], explained: _Explained
 ) -> Iterator[Comparison]:
-    """Every model against the first that has scores, suite by suite."""
+    """Yield the comparisons of every model with the first that has scores, suite by suite."""
     scored = {record.model for one in groups.values() for record in one.records if record.status != "unscored"}
     order = [model for model in compared if model in scored]
     for suite in dict.fromkeys(suite for suite, model in groups if model is not None):
@@ -420,7 +424,7 @@ def _comparisons(
 
 
 def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
-    """What two processes found about one suite: the worse of the two, and how much was audited at the most.
+    """Return the worse of what two processes found about one suite, and how much was audited at the most.
 
     Both audited the same samples, so their counts are not added.
     """
@@ -462,7 +466,7 @@ def never_named(report: Report) -> Iterator[str]:
 
 @contextmanager
 def _problem(message: str, *, problems: list[str], is_logged: bool) -> Iterator[None]:
-    """Whatever is raised is a problem in one line."""
+    """Turn whatever is raised into a problem in one line."""
     try:
         yield
     except Exception as error:
@@ -496,7 +500,7 @@ class RiskReader:
                 numbers.append(value)
 
     def curves(self) -> dict[int, RiskCoverage]:
-        """The curve of each suite that has one, by the suite's identity (``id``)."""
+        """Return the curve of each suite that has one, by the suite's identity (``id``)."""
         found = {}
         for suite in self._suites:
             curve = risk_coverage(zip(*self._held[group_of_suite(suite, self._compared)], strict=True))
@@ -506,7 +510,7 @@ class RiskReader:
 
 
 def risk_curves(report: Report) -> dict[int, RiskCoverage]:
-    """Those of ``RiskReader``; reads the records once, where a suite has such a curve."""
+    """Return the curves of ``RiskReader``; the records are read once, if a suite has such a curve."""
     reader = RiskReader(report)
     if reader.needs_records:
         for record in report.records:
@@ -515,5 +519,5 @@ def risk_curves(report: Report) -> dict[int, RiskCoverage]:
 
 
 def points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:
-    """The curve at ten coverages; none where samples lie in clusters, as the interval is of independent ones."""
+    """Return the curve at ten coverages; none if samples lie in clusters: the interval needs independent samples."""
     return risks_at(curve) if suite.info.cluster is None else []

@@ -16,11 +16,11 @@ from pytest_llmeval.errors import ReportError
 __all__ = ["atomic_path", "atomic_write", "check_writable"]
 
 _PREFIX = ".llmeval-"
-"""Of temporary files: short, as a report's own name may be as long as the file system takes."""
+"""Begins the names of temporary files. It is short: a report's own name may be as long as the file system takes."""
 
 
 def check_writable(path: Path) -> None:
-    """Find out before a long run that its report could not be written; its folder is made. Raises ``ReportError``."""
+    """Raise ``ReportError`` before a long run if its report could not be written. The report's folder is made."""
     try:
         if path.is_dir():
             raise ReportError(f"cannot write the report {path}: it is a folder; name a file in it")
@@ -41,18 +41,19 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path, *, encoding: str = "ascii", newline: str | None = None) -> Iterator[TextIO]:
-    """A text file that takes the place of ``path`` as ``atomic_path``'s does. Raises ``ReportError`` likewise."""
+    """Open a text file that takes the place of ``path``, as ``atomic_path`` does. Raises ``ReportError``."""
     with atomic_path(path) as temporary, temporary.open("w", encoding=encoding, newline=newline) as file:
         yield file
 
 
 @contextmanager
 def atomic_path(path: Path, *, suffix: str = ".tmp") -> Iterator[Path]:
-    """A file to write that takes the place of ``path`` once the block is done: until then ``path`` holds what it held.
+    """Give the path of a file to write, which takes the place of ``path`` when the block is done.
 
-    Its own name ends in ``suffix``. Its folder is made where there is none. A link stays, and what it points to is
-    replaced. A pipe or a device is the file itself. What killed processes have left in the folder is removed. Raises
-    ``ReportError`` where it cannot be written.
+    Until then ``path`` holds what it held. The file's own name ends in ``suffix``. Missing folders are made, and files
+    that killed processes have left in the folder are removed. If ``path`` is a link, the file that it points to is
+    replaced; if it is a pipe or a device, that is the file to write. Raises ``ReportError`` if the file cannot be
+    written.
     """
     try:
         if _is_special(path):
@@ -81,8 +82,9 @@ def _is_special(path: Path) -> bool:
 
 @contextmanager
 def _open_pipe(path: Path) -> Iterator[None]:
-    """Hold a pipe open while it is opened to be written to, which would wait for a reader without end; nothing for what
-    is no pipe. Raises ``ReportError`` where there is no reader.
+    """Hold a pipe open, since to open it for writing would wait for a reader without end. Other files are left alone.
+
+    Raises ``ReportError`` if no process reads from the pipe.
     """
     if not path.is_fifo():
         yield
@@ -99,7 +101,7 @@ def _open_pipe(path: Path) -> Iterator[None]:
 
 
 def _file_mode(path: Path) -> int:
-    """Mode that a plain ``open`` would have given: mkstemp's files are private to the user."""
+    """Return the mode that ``open`` would have given: the files of mkstemp are private to the user."""
     if path.exists():
         return path.stat().st_mode & 0o777
     umask = os.umask(0)

@@ -1,4 +1,4 @@
-"""Records that lie in a file, one on a line, and are read when they are asked for."""
+"""Records that lie in a file, each on a line, and are read when they are asked for."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias, TypeVar, get_args, get_or
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.report.records import OF_ANY_JSON, Record, remove_texts, without_texts
+from pytest_llmeval.reporting.report.records import ANY_JSON_FIELDS, Record, remove_texts, without_texts
 from pytest_llmeval.reporting.storage.json_form import plain_schema, record_from_json, record_from_text, record_to_json
 
 __all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state", "records_at", "records_of_block"]
 
 
 def records_of_block(block: bytes) -> Sequence[Record] | None:
-    """What ``without_texts`` leaves of the records in these lines of a report, each with its comma but the last.
+    """Read many lines of a report at once, and return their records as ``without_texts`` leaves them.
 
-    None where a line has anything unusual, which is to be read alone: an error, null for a number or a mapping, NaN and
-    infinity, the form of a journal.
+    This takes half the time. Each line but the last ends in a comma. Returns None if a line has anything unusual (an
+    error, null for a number or a mapping, NaN or infinity, the form of a journal): then each line has to be read alone.
     """
     if b"NaN" in block or b"Infinity" in block:
         return None
@@ -42,23 +42,24 @@ def records_of_block(block: bytes) -> Sequence[Record] | None:
 
 
 _ANY_MAPPING = core_schema.typed_dict_schema({}, extra_behavior="ignore")
-"""Any mapping, as an empty one: its members are not made."""
+"""Takes any mapping, and gives an empty one: members are not made."""
 
 
 @cache
 def _validator() -> SchemaValidator:
-    """What ``json_form`` asks of a record, but for what it also lets pass in other places; with other errors.
+    """Make the validator of ``records_of_block``.
 
-    What may be anything and is not kept is not looked at.
+    It lets pass less than ``json_form`` does, and its errors are not worded. It does not look at fields that may hold
+    any JSON and are not kept.
     """
     hints = get_type_hints(Record)
     members = [
         core_schema.dataclass_field(field.name, _with_default(field.default, _schema(field.name, hints)), kw_only=True)
         for field in fields(Record)
-        if field.name not in OF_ANY_JSON
+        if field.name not in ANY_JSON_FIELDS
     ]
     own = core_schema.dataclass_args_schema(Record.__name__, members)
-    names = [field.name for field in fields(Record) if field.name not in OF_ANY_JSON]
+    names = [field.name for field in fields(Record) if field.name not in ANY_JSON_FIELDS]
     return SchemaValidator(core_schema.list_schema(core_schema.dataclass_schema(Record, own, names, slots=True)))
 
 
@@ -83,14 +84,14 @@ def _of_type(hint: Any) -> CoreSchema:
 
 
 FileState: TypeAlias = tuple[int, int, int]
-"""What tells that a file is still the one that was read: its inode, size, and time of change in nanoseconds."""
+"""Inode, size, and time of change in nanoseconds: if they are the same, a file is still the one that was read."""
 
 RECORD_PREFIX = b'{"record": '
-"""What a journal has before a record on its line."""
+"""Stands before a record on its line of a journal."""
 
 _BUFFER_BYTES = 1 << 18
 _AT_ONCE = 32
-"""Records that are read together. More of them leave the processor's cache, and take longer."""
+"""The number of records that are read together. More leave the processor's cache, and take longer."""
 
 T = TypeVar("T")
 
@@ -103,14 +104,14 @@ DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 class DiskRecords(Sequence[Record]):
-    """Records whose lines begin at ``offsets`` (bytes) in a file: of those at ``places``, in that order, or of all.
+    """The records whose lines begin at ``offsets`` (bytes) in a file; only those at ``places`` if these are given.
 
-    Each is read anew whenever it is asked for; 16 bytes of each stay in memory. ``kept`` are those that are not in the
-    file, by place. While ``file`` is open it is read, and the path is not looked up: it may be gone. Reading raises
-    ``ReportError`` for a line that holds no record, and where the file is no longer in the ``state`` (if one is given)
-    that it was in. ``checksums`` are those of the lines as this process wrote them. ``are_together``: nothing but the
-    lines of the records stands between the first and the last of them, as in a report; in a journal other lines do, and
-    a record that was replaced. ``what`` it is is said in messages.
+    A record is read anew whenever it is asked for; 16 bytes for each stay in memory. ``kept`` are records that are not
+    in the file, by place. While ``file`` is open, it is read, and not the path, which may be gone. Reading raises
+    ``ReportError`` for a line that holds no record, and for a file that is not in the ``state`` in which it was (if
+    ``state`` is given). ``checksums`` are those of the lines as this process wrote them. With ``are_together`` nothing
+    stands between the lines of the records, as in a report; in a journal there are other lines, and records that were
+    replaced. ``what`` is the word for the file in messages.
     """
 
     def __init__(
@@ -151,14 +152,14 @@ class DiskRecords(Sequence[Record]):
         return next(iter(self.at([place])))
 
     def at(self, places: Sequence[int]) -> Sequence[Record]:
-        """The records at these places, in this order."""
+        """Return the records at these places, in this order."""
         return self._of(array("Q", map(self._places.__getitem__, places)))
 
     def __iter__(self) -> Iterator[Record]:
         return self._each(lambda record: record, self._read)
 
     def without_texts(self) -> Iterator[Record]:
-        """Each record as ``records.without_texts`` leaves it; many at a time where all of the file's are asked for."""
+        """Yield each record as ``records.without_texts`` leaves it. All records of a report are read many at a time."""
         if not self._are_together or self._kept or self._places != range(len(self._offsets)):
             yield from map(without_texts, self)
             return
@@ -172,7 +173,7 @@ class DiskRecords(Sequence[Record]):
                 yield from found
 
     def _block(self, file: BinaryIO, places: Sequence[int]) -> bytes:
-        """All lines from the first to the last of these places."""
+        """Return all lines from the first to the last of these places."""
         first, after = places[0], places[-1] + 1
         file.seek(self._offsets[first])
         if after == len(self._offsets):
@@ -180,9 +181,9 @@ class DiskRecords(Sequence[Record]):
         return file.read(self._offsets[after] - self._offsets[first])
 
     def texts(self) -> Iterator[bytes]:
-        """Yield each record as ``record_to_json`` writes it.
+        """Yield the JSON of each record.
 
-        A line whose checksum is known, and right, is not read and encoded again: it holds that text.
+        A line whose checksum is right is copied, not read and encoded: it holds what this process wrote.
         """
 
         def text(file: BinaryIO, place: int) -> bytes:
@@ -255,12 +256,12 @@ def record_texts(records: Sequence[Record]) -> Iterator[bytes]:
 
 
 def records_at(records: Sequence[Record], places: Sequence[int]) -> Iterable[Record]:
-    """The records at these places, each read when it is its turn."""
+    """Return the records at these places, each read when it is its turn."""
     return records.at(places) if isinstance(records, DiskRecords) else map(records.__getitem__, places)
 
 
 def file_state(file: int | Path) -> FileState:
-    """Of an open file or one at a path. Raises ``OSError``."""
+    """Return the state of an open file, or of the file at a path. Raises ``OSError``."""
     found = os.stat(file)
     return found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -1,8 +1,8 @@
-"""The journal: what a session has finished, on disk as it finishes it. A killed session loses its last line at most.
+"""The journal: what a session has finished, on disk as it finishes it. A killed session loses at most its last line.
 
-The file has one JSON object a line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"use": …}``,
-``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. A record has the text
-that it has in a report.
+The file has one JSON object on each line: the head of a report, then ``{"suite": …}``, ``{"model": …}``, ``{"use":
+…}``, ``{"engine": …}``, ``{"expected": …}`` and ``{"record": …}`` in the order in which they arrived. A record has the
+same text as in a report, and one reader (``disk_records.record_from_line``) reads both.
 """
 
 from __future__ import annotations
@@ -53,11 +53,14 @@ samples are to run."""
 JOURNAL_VERSION = 1
 _SUFFIX = ".journal"
 _SYNC_AFTER_S = 5.0
-"""How often the disk is made to hold what the kernel has: a power failure loses as much."""
+"""The time after which the disk is made to hold what the kernel has: a power failure loses as much."""
 
 
 class JournalError(ReportError):
-    """The journal can no longer be written. The record at ``place`` is kept without its texts, as later ones are."""
+    """The journal can no longer be written.
+
+    The record at ``place`` and all later ones are kept in memory, without their texts.
+    """
 
     def __init__(self, message: str, place: int) -> None:
         self.place = place
@@ -65,10 +68,10 @@ class JournalError(ReportError):
 
 
 class Journal:
-    """Writes records as they arrive, and gives them back.
+    """A file that takes records as they arrive, and gives them back.
 
-    :param path: as ``journal_path`` gives it. Where there is a file of that name, the next number is taken: ``path`` of
-        the journal is the one that it has.
+    :param path: the name that ``journal_path`` gives. If there is such a file, the next number is taken; the attribute
+        ``path`` is the name that was taken.
     :param head: keys of a report that are known at its start: ``created``, ``environment``, ``options``, …
     """
 
@@ -92,11 +95,11 @@ class Journal:
         return len(self._offsets)
 
     def add_fact(self, kind: Kind, value: object) -> None:
-        """What is known beside records, in the form in which ``read_journal`` takes it; the later one is right."""
+        """Write what is known beside records. Of two facts about the same thing the later one is right."""
         self._add_line(_line({kind: finite(value)}))
 
     def add(self, record: Record) -> int:
-        """Write a record; its place, from 0. Once this has returned, the death of this process does not lose it.
+        """Write a record, and return its place, from 0. After that the death of this process does not lose it.
 
         Raises ``JournalError``, once, when the disk has failed: that record and all later ones are kept in memory,
         without their texts, and have places too.
@@ -113,14 +116,14 @@ class Journal:
         return place
 
     def holds(self, place: int) -> bool:
-        """Whether the record at ``place`` is in the file."""
+        """Tell whether the record at ``place`` is in the file."""
         return place not in self._kept
 
     def records(self, places: Sequence[int]) -> Sequence[Record]:
-        """The records at these places, in this order, read from disk whenever they are asked for.
+        """Return the records at these places, in this order; they are read from disk whenever they are asked for.
 
-        Those that could not be written are without their texts. The journal may be closed, but not discarded; until it
-        is closed its file is read even if it has been removed.
+        Records that could not be written are without their texts. The journal may be closed, but not discarded. Until
+        it is closed, its file is read even if it has been removed.
         """
         return DiskRecords(
             self.path,
@@ -133,7 +136,7 @@ class Journal:
         )
 
     def close(self, *, discard: bool) -> None:
-        """Stop writing. ``discard``: what was finished is in a report, and the file is not needed any more."""
+        """Stop writing. ``discard``: a report has all of it, and the file is removed."""
         for file in (self._file, self._reader):
             with suppress(OSError):
                 file.close()
@@ -168,7 +171,7 @@ def _line(value: JSON) -> bytes:
 
 
 def journal_path(report: Path, *, is_folder: bool = False) -> Path:
-    """Where the journal of a report goes: ``out.json.journal``; in a folder, ``eval_report.journal``.
+    """Return the path of a report's journal: ``out.json.journal``, or ``eval_report.journal`` in a folder.
 
     A long name is cut to what the file system takes.
     """
@@ -186,7 +189,7 @@ def _max_name_bytes(folder: Path) -> int:
 
 
 def _opened(path: Path) -> tuple[FileIO, BinaryIO, Path]:
-    """A new file to write and to read, and its name: with a number, beside those that killed runs left there.
+    """Open a new file to write and to read, and return its name, with a number if killed runs have left such files.
 
     Raises ``ReportError``.
     """
@@ -204,7 +207,7 @@ def _opened(path: Path) -> tuple[FileIO, BinaryIO, Path]:
 
 
 KILLED = "killed before its end"
-"""``Report.stopped`` of a report from a journal."""
+"""The value of ``Report.stopped`` in a report from a journal."""
 
 _EXIT_CODE = 2  # pytest's own for a run that was interrupted
 _KINDS = ("record", "suite", "model", "judge", "use", "engine", "expected")
@@ -213,7 +216,7 @@ _FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
 
 @dataclass(slots=True)
 class _Found:
-    """What the lines of a journal tell; of the same thing the later line is right."""
+    """The contents of a journal. Of two lines about the same thing the later one is right."""
 
     infos: dict[str, SuiteInfo] = field(default_factory=dict)
     models: dict[str, Mapping[str, JSON]] = field(default_factory=dict)
@@ -227,20 +230,20 @@ class _Found:
         self.records[record.suite, record.model, record.id] = (offset, without_texts(record))
 
     def use(self, role: str, name: str) -> dict[str, JSON]:
-        """What all processes have sent to a model behind a server; the role is empty of one that is evaluated."""
+        """Return what all processes have sent to a model behind a server; ``role`` is empty for an evaluated model."""
         return asdict(sum(self.uses[role, name].values(), ServerUse()))
 
 
 def is_journal(first_line: bytes) -> bool:
-    """Whether a file that begins with this line is a journal."""
+    """Tell whether a file that begins with this line is a journal."""
     return _FIRST_LINE.fullmatch(first_line) is not None
 
 
 def read_journal(path: Path) -> Report:
-    """What the session had finished, with its suites' numbers. A last line that was cut in the middle is left out.
+    """Return the report of what the session had finished. A last line that was cut in the middle is left out.
 
     ``exit_code`` is that of an interrupted run; ``seconds`` is the model's time, since the session's is not known.
-    Raises ``ReportError``, and ``OSError`` where the file cannot be read.
+    Raises ``ReportError``, and ``OSError`` if the file cannot be read.
     """
     state = file_state(path)
     found = _Found()
@@ -285,7 +288,7 @@ def read_journal(path: Path) -> Report:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines with their offsets, without a last one that is not whole."""
+    """Yield the lines with their offsets, without a last one that is not whole."""
     offset = 0
     with path.open("rb", buffering=1 << 18) as file:
         for line in file:

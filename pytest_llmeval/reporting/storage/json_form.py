@@ -1,7 +1,7 @@
-"""What a report's JSON has to be: validators made from the dataclasses that it is read into.
+"""The JSON of reports: validators for what is read, made from the dataclasses, and texts of what is written.
 
-A report may have been edited by hand: nothing is converted, numbers are finite, whole ones are 0 or more. A list or
-mapping may be null or absent, unknown keys are left alone.
+A report may have been edited by hand: nothing is converted, numbers are finite, whole numbers are 0 or more. A list or
+mapping may be null or missing, and unknown keys are left alone.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 
 class DamagedPart(ValueError):
-    """Something in a report that is not what its place asks for; the message says where, and what was found."""
+    """Something in a report that is not allowed in its place; the message says where it is, and what was found."""
 
 
 def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Report:
-    """A report from its head as ``json`` gives it, of schema 1 to 3. Raises ``DamagedPart``.
+    """Return the report from its head as ``json`` gives it, of schema 1 to 3. Raises ``DamagedPart``.
 
     Schema 1 has no averages, gates, definitions and percentiles, and its means over categories are plain numbers.
     """
@@ -62,9 +62,10 @@ def report_from_json(data: Mapping[str, Any], records: Sequence[Record]) -> Repo
 
 
 def record_from_json(data: Any) -> Record:
-    """A record; as a journal has it, it is the value of the key ``record``. Raises ``DamagedPart``.
+    """Return a record from what ``json`` gave for it. Raises ``DamagedPart``.
 
-    A value that is null was a number that JSON cannot hold, and is NaN: no mean is taken as if the sample had none.
+    The mapping may also be the value of a single key ``record``, as in a journal. A value that is null was a number
+    that JSON cannot hold, and becomes NaN: no mean is taken as if the sample had none.
     """
     if isinstance(data, dict) and data.keys() == {"record"}:
         data = data["record"]
@@ -74,9 +75,9 @@ def record_from_json(data: Any) -> Record:
 
 
 def record_from_text(text: bytes) -> Record | None:
-    """The record that ``record_from_json`` makes of a line of JSON, in half the time; None where that is to decide.
+    """Return the record that ``record_from_json`` would return for this JSON, in half the time, or None.
 
-    It is for a line with anything unusual: an error, which it words, NaN and infinity, and the form of a journal.
+    None is returned for anything unusual: an error, which ``record_from_json`` words, NaN and infinity, other forms.
     """
     if b"NaN" in text or b"Infinity" in text:
         return None
@@ -88,7 +89,7 @@ def record_from_text(text: bytes) -> Record | None:
 
 
 def part_from_json(made: type[T], data: object, where: str = "") -> T:
-    """A dataclass from what ``json`` gave for it. Raises ``DamagedPart`` with the place, from ``where`` on."""
+    """Return a dataclass from what ``json`` gave for it. Raises ``DamagedPart``; its place begins with ``where``."""
     try:
         found: T = _validator(made).validate_python(data)  # type: ignore[arg-type]
     except ValidationError as error:
@@ -99,7 +100,7 @@ def part_from_json(made: type[T], data: object, where: str = "") -> T:
 
 _EXPECTED = MappingProxyType({"tuple_type": "a list", "dict_type": "a mapping", "dataclass_type": "a mapping"})
 _PARTS_OF_SUITE = frozenset(("info", "summary"))
-"""Fields of ``SuiteReport`` whose keys stand beside its others."""
+"""Fields of ``SuiteReport`` whose keys stand beside its other keys in a report."""
 
 
 def _message(kind: str, keys: tuple[str | int, ...], value: object, text: str, where: str) -> str:
@@ -116,7 +117,7 @@ def _message(kind: str, keys: tuple[str | int, ...], value: object, text: str, w
 
 
 def _suite(data: object) -> object:
-    """A suite's part of a report, whose keys ``report_file`` writes side by side, as ``SuiteReport`` has them."""
+    """Give a suite's keys, which stand side by side in a report, the structure of ``SuiteReport``."""
     if not isinstance(data, Mapping):
         return data
     categories, macro = data.get("categories"), data.get("macro")
@@ -137,7 +138,7 @@ def _info(data: object) -> object:
 
 
 def _metric(value: object, num_categories: int) -> object:
-    """A number in schema 1, which every category had a part in."""
+    """Make a metric from a number of schema 1, to which every category contributed."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"value": value, "n": num_categories, "kind": "mean"} if is_number else value
 
@@ -162,7 +163,7 @@ _PLAIN: Mapping[Any, tuple[CoreSchema, str]] = MappingProxyType(
 
 
 def _schema(hint: Any) -> CoreSchema:
-    """What a value of this type has to be; of types that are not known here, such as ``JSON``, anything."""
+    """Return the schema for values of a type. For types that are not known here (``JSON``) it lets pass anything."""
     schema, expected = _plain(hint)
     return schema if expected is None else _telling(schema, expected)
 
@@ -172,7 +173,7 @@ def _telling(schema: CoreSchema, expected: str) -> CoreSchema:
 
 
 def _plain(hint: Any) -> tuple[CoreSchema, str | None]:
-    """The schema, and what to say is expected, where its own error does not say it."""
+    """Return the schema for a type, and a text for its errors if its own errors do not say what is expected."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, args = get_origin(hint), get_args(hint)
@@ -189,7 +190,7 @@ def _plain(hint: Any) -> tuple[CoreSchema, str | None]:
 
 
 def plain_schema(hint: Any) -> CoreSchema:
-    """What a value of this type has to be, of one that is no list and no mapping; its errors are not worded."""
+    """Return the schema for a type that is no list and no mapping; its errors are not worded."""
     return _plain(hint)[0]
 
 
@@ -246,7 +247,7 @@ negative."""
 
 
 def head_to_json(report: Report) -> dict[str, JSON]:
-    """All of the report but its records. A number that JSON cannot hold (an infinite loglikelihood) is null."""
+    """Return all of the report but its records. A number that JSON cannot hold (an infinite loglikelihood) is null."""
     return {name: finite(getattr(report, name)) for name in HEAD}
 
 
@@ -254,7 +255,7 @@ HEAD = tuple(field.name for field in fields(Report) if field.name not in ("recor
 
 
 def record_to_json(record: Record) -> str:
-    """The record as one line of ASCII JSON. A number that JSON cannot hold is null."""
+    """Return the record as one line of ASCII JSON. A number that JSON cannot hold is null."""
     values = record.to_dict()
     try:
         return _STRICT.encode(values)
@@ -266,7 +267,7 @@ _STRICT = json.JSONEncoder(allow_nan=False)
 
 
 def finite(value: object) -> JSON:
-    """``value`` as JSON: a mapping for a dataclass, a list for a tuple, null for what is not a finite number."""
+    """Return ``value`` as JSON: a mapping for a dataclass, a list for a tuple, null for what is not a finite number."""
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -279,9 +280,9 @@ def finite(value: object) -> JSON:
 
 
 def indented(value: object, margin: str) -> str:
-    """``finite(value)`` as ``json.dumps`` writes it with an indent of 1, which takes it five times as long.
+    """Return ``finite(value)`` as ``json.dumps`` writes it with an indent of 1, in a fifth of its time.
 
-    ``margin`` is a line feed and the spaces before the text that ``value`` stands in.
+    ``margin`` is a line feed and the spaces before the text in which ``value`` stands.
     """
     if isinstance(value, str):
         return _quoted(value)
@@ -316,7 +317,7 @@ def _names(kind: type) -> tuple[str, ...]:
 
 
 def _members(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass. Those of a suite's info and counts stand side by side, as its readers know them."""
+    """Return the fields of a dataclass. Those of a suite's info and counts stand side by side, as readers know them."""
     kind: Any = type(value)
     found = {name: getattr(value, name) for name in _names(kind)}
     if isinstance(value, SuiteReport):

@@ -35,11 +35,11 @@ _READ = (1, 2, SCHEMA_VERSION)
 _BUFFER_BYTES = 1 << 18
 _MAX_FIRST_BYTES = 1 << 24
 _MAX_WHOLE_BYTES = 256_000_000
-"""A report that was reformatted has to be held in memory as a whole."""
+"""The largest report that may have been reformatted: it has to be held in memory as a whole."""
 
 _DIGEST = "digest"
 _SINCE_DIGEST = (_DIGEST, "selection")
-"""Keys of a report that came with schema ``SINCE_DIGEST``."""
+"""Keys that reports have since schema ``SINCE_DIGEST``."""
 
 
 def write_report(report: Report, path: Path) -> None:
@@ -58,7 +58,7 @@ def write_jsonl(report: Report, path: Path) -> None:
 
 
 def _pieces(report: Report) -> Iterator[bytes]:
-    """Yield the report as JSON, with a record on each line, and with the digest of all the rest at its end."""
+    """Yield the report as JSON, with a record on each line, and at the end the digest of all the rest."""
     digest = _Digest()
     yield b"{"
     for name in HEAD:
@@ -127,11 +127,12 @@ def _compact(value: object) -> bytes:
 
 
 def read_report(path: Path) -> Report:
-    """The report in a file; its records are read from there whenever they are asked for.
+    """Read the report in a file; its records are read from there whenever they are asked for.
 
     Raises ``ReportError``, in one line, for a file that is not a report, was cut off, or has a schema that is not read
-    here; ``Report.records`` raises it for a record that cannot be read. Unknown keys are left alone. A journal gives
-    what its session had finished, summarised, with ``stopped`` set.
+    here; ``Report.records`` raises it for a record that cannot be read. A report whose digest is missing or wrong is
+    read, and ``Report.altered`` says so. Unknown keys are left alone. A journal gives what its session had finished,
+    summarised, with ``stopped`` set.
     """
     try:
         if path.is_dir():
@@ -213,7 +214,7 @@ def _tail(text: bytes, *, is_open: bool) -> Mapping[str, Any] | None:
 
 
 def _whole(path: Path, file: BinaryIO) -> Report:
-    """A report in any other layout."""
+    """Read a report in any other layout."""
     if file.seek(0, 2) > _MAX_WHOLE_BYTES:
         raise ReportError(
             f"cannot read the report {path}: it was reformatted and is larger than {_MAX_WHOLE_BYTES // 1_000_000} MB; "
