@@ -52,8 +52,8 @@ __all__ = [
 
 
 GateOutcome: TypeAlias = Literal["passed", "failed", "skipped"]
-"""The outcome of a gate. ``skipped`` is undecided: a gate of a suite, or of the ini file, that sees only a selection of the
-suite; a suite that only the session or only its baseline has; so few samples that no drop could be significant."""
+"""The outcome of a gate. ``skipped`` is undecided: a gate of a suite, or of the ini file, that sees only a selection of
+the suite; a suite that only the session or only its baseline has; so few samples that no drop could be significant."""
 
 GateMode: TypeAlias = Literal["significant", "margin", "non-inferior"]
 """The rule by which a drop against a baseline fails: if it is significant and beyond the margin; if it is beyond the
