@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_llmeval.evaluation.evaluation import Evaluation
     from pytest_llmeval.models.specs import ModelKind
     from pytest_llmeval.reporting.writers.scores_table import load_report
     from pytest_llmeval.suites.python.benchmark import Benchmark
     from pytest_llmeval.types import NotMeasurable
 
-__all__ = ["Benchmark", "ModelKind", "NotMeasurable", "load_report"]
+__all__ = ["Benchmark", "Evaluation", "ModelKind", "NotMeasurable", "load_report"]
 
 
 def __dir__() -> list[str]:
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from pytest_llmeval.suites.python.benchmark import Benchmark
 
         return Benchmark
+    if name == "Evaluation":
+        from pytest_llmeval.evaluation.evaluation import Evaluation
+
+        return Evaluation
     if name == "ModelKind":
         from pytest_llmeval.models.specs import ModelKind
 

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 from functools import cached_property
 from operator import attrgetter
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
 from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
 from pytest_llmeval.scorers.judging.people import human_value, people_metrics, with_people
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
-from pytest_llmeval.scoring.base import AS_THEY_APPLY, Presented, SettingsError, score_without_judge
+from pytest_llmeval.scoring.base import AS_THEY_APPLY, PreparedSample, SettingsError, score_without_judge
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
@@ -49,16 +49,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["Evaluation", "Question", "QuestionMemory", "deciding_reply"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A sample made ready for a model: what is shown, the prompt, and the requests."""
-
-    presented: Presented
-    prompt: Prompt
-    requests: tuple[Request, ...]
+__all__ = ["Evaluation", "QuestionMemory", "deciding_reply"]
 
 
 class QuestionMemory:
@@ -71,7 +62,7 @@ class QuestionMemory:
     def __init__(self, num_bytes: int = 32 * 2**20) -> None:
         self._num_free = num_bytes
 
-    def has_room_for(self, question: Question) -> bool:
+    def has_room_for(self, question: PreparedSample) -> bool:
         """Whether the question may be kept; if so, its room is taken."""
         prompt = question.prompt
         texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
@@ -97,7 +88,7 @@ class Evaluation:
         self.suite = suite
         self.num_judges = 1
         self._memory = QuestionMemory(0) if memory is None else memory
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, PreparedSample] = {}
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
         with self._located():
             self.scorer = suite_scorer(
@@ -173,11 +164,11 @@ class Evaluation:
             if not low <= number <= high:
                 raise SettingsError(f"found {number:g}, expected a number from {low:g} to {high:g}", keys)
 
-    def question(self, sample: Sample) -> Question:
+    def question(self, sample: Sample) -> PreparedSample:
         """Render the sample's prompt and make its requests, unless they were kept."""
         return self._questions.get(sample.id) or self._made(sample)
 
-    def _made(self, sample: Sample) -> Question:
+    def _made(self, sample: Sample) -> PreparedSample:
         presented = self._with_continuation(self._present(sample))
         prompt = self._render(sample, presented)
         delimiter = self._delimiter(prompt)
@@ -194,9 +185,9 @@ class Evaluation:
                 replace(request, reasoning=tags) if isinstance(request, GenerateRequest) else request
                 for request in requests
             )
-        return Question(presented=replace(presented, prompt=prompt), prompt=prompt, requests=requests)
+        return replace(presented, prompt=prompt, requests=requests)
 
-    def _render(self, sample: Sample, presented: Presented) -> Prompt:
+    def _render(self, sample: Sample, presented: PreparedSample) -> Prompt:
         prompt = render_prompt(
             self.suite,
             sample,
@@ -218,7 +209,7 @@ class Evaluation:
         last = rendered[-1]
         return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
 
-    def _check_options_are_shown(self, presented: Presented, prompt: Prompt) -> None:
+    def _check_options_are_shown(self, presented: PreparedSample, prompt: Prompt) -> None:
         """A letter of options that the prompt does not show, or shows under another letter, means nothing."""
         text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
         is_shuffled = list(presented.order) != sorted(presented.order)
@@ -237,7 +228,7 @@ class Evaluation:
                 )
                 raise self.suite.error(message, presented.sample, ("prompt", "template"))
 
-    def score(self, question: Question, responses: Sequence[Response]) -> Score:
+    def score(self, question: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge the responses to the question's requests; where there are several replies, its details hold them, and
         the contexts that came with a reply.
 
@@ -246,15 +237,15 @@ class Evaluation:
         """
         return score_without_judge(self.asking(question, responses))
 
-    def asking(self, question: Question, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, question: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """``score`` step by step: yields what the scorer asks of other models."""
-        presented, rated = question.presented, self.rated
         if self.num_judges > 1:
-            score = yield from panel([self.scorer.asking(presented, responses) for _ in range(self.num_judges)], rated)
+            judging = [self.scorer.asking(question, responses) for _ in range(self.num_judges)]
+            score = yield from panel(judging, self.rated)
         else:
-            score = yield from self.scorer.asking(presented, responses)
+            score = yield from self.scorer.asking(question, responses)
         if self.suite.spec.human is not None:
-            score = with_people(score, presented.sample, rated, responses)
+            score = with_people(score, question.sample, self.rated, responses)
         score = with_numbers(score, self.suite.spec.not_measurable)
         kept = kept_of_replies(responses)
         return replace(score, details={**score.details, **kept}) if kept else score
@@ -324,7 +315,7 @@ class Evaluation:
             versions = self.scorer.versions()
         return described if versions == described[:2] else [*described, versions]
 
-    def _present(self, sample: Sample) -> Presented:
+    def _present(self, sample: Sample) -> PreparedSample:
         try:
             return self.scorer.present(self._others_apart(sample))
         except SettingsError as error:
@@ -346,7 +337,7 @@ class Evaluation:
                 sample = replace(sample, variables={**sample.variables, **apart})
         return sample
 
-    def _variables(self, presented: Presented) -> Mapping[str, object]:
+    def _variables(self, presented: PreparedSample) -> Mapping[str, object]:
         with self._located():
             added = self.scorer.variables(presented)
         return {**presented.sample.variables, **added} if added else presented.sample.variables
@@ -394,7 +385,7 @@ class Evaluation:
                 raise SettingsError(str(error), template[1]) from None
         return template
 
-    def _with_continuation(self, presented: Presented) -> Presented:
+    def _with_continuation(self, presented: PreparedSample) -> PreparedSample:
         if self._extra_template is None:
             return presented
         source, keys = self._extra_template
@@ -434,8 +425,7 @@ def _without_delimiter(request: Request, delimiter: str) -> Request:
     return request
 
 
-def _sample_fingerprint(scorer: str, question: Question) -> str:
-    presented = question.presented
+def _sample_fingerprint(scorer: str, question: PreparedSample) -> str:
     prompts: dict[Prompt, int] = {}  # once each: all options of a sample follow the same
     asked = []
     for request in question.requests:
@@ -443,9 +433,9 @@ def _sample_fingerprint(scorer: str, question: Question) -> str:
         if isinstance(request, GenerateRequest):
             _drop_unsaid(others, request)
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
-    judged = _judged(presented)
-    if presented.parts:
-        judged.append([_judged(part) for part in presented.parts])
+    judged = _judged(question)
+    if question.parts:
+        judged.append([_judged(part) for part in question.parts])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
 
 
@@ -459,7 +449,7 @@ def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
     values += map(list, request.special_sampling.items())
 
 
-def _judged(presented: Presented) -> list[object]:
+def _judged(presented: PreparedSample) -> list[object]:
     own: list[object] = [presented.choices, presented.right, presented.labels, presented.references]
     return [*own, presented.judged_with] if presented.judged_with else own
 

@@ -16,7 +16,7 @@ from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_sco
 from pytest_llmeval.scorers.several import PartSettings, SeveralSettings
 from pytest_llmeval.scoring.base import (
     Better,
-    Presented,
+    PreparedSample,
     Scorer,
     SettingsError,
     SuiteView,
@@ -106,7 +106,7 @@ class Part:
             found = ["FilteredScorer", FILTERS_VERSION, *found]
         return found if self.epochs is None else ["EpochsScorer", EPOCHS_VERSION, *found]
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Present the sample as the scorer does; what it is compared with goes through the same filters.
 
         Raise ``ValueError`` for a sample without choices that a filter looks at.
@@ -123,7 +123,7 @@ class Part:
         return self.scorer.present(sample)
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Return what the scorer asks, once for each epoch. Raise ``SettingsError`` if that cannot be filtered, or if
         the replies of all epochs would be equal.
@@ -154,7 +154,7 @@ class Part:
             )
         return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(count) for request in replies)
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Judge the responses, of all epochs; unscored if the reply of one epoch is."""
         epochs = self.epochs
         if epochs is None:
@@ -175,7 +175,7 @@ class Part:
         return reduced_score(epochs.reduce, scores, votes)
 
     def _judged_reply(
-        self, presented: Presented, responses: Sequence[Response]
+        self, presented: PreparedSample, responses: Sequence[Response]
     ) -> Generator[Ask, Sequence[Response | Failed], tuple[Score, str | None]]:
         """Return the score of one reply, and what the filters leave of it; None if it holds no answer."""
         if not self.filters:
@@ -281,7 +281,7 @@ class Pipeline(Scorer):
     def default_template(self) -> str:
         return self.deciding.scorer.default_template
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Present as the deciding scorer does, with what the others present. Raise ``ValueError``, which names the
         scorer that refuses.
         """
@@ -290,7 +290,7 @@ class Pipeline(Scorer):
         parts = tuple(self._present(part, sample) for part in self.parts)
         return dataclasses.replace(parts[0], parts=parts)
 
-    def _present(self, part: Part, sample: Sample) -> Presented:
+    def _present(self, part: Part, sample: Sample) -> PreparedSample:
         try:
             return part.present(sample)
         except SettingsError as error:
@@ -298,7 +298,7 @@ class Pipeline(Scorer):
         except ValueError as error:
             raise ValueError(f"the scorer {part.name}: {error}") from None
 
-    def _presented(self, presented: Presented) -> Iterator[tuple[Part, Presented]]:
+    def _presented(self, presented: PreparedSample) -> Iterator[tuple[Part, PreparedSample]]:
         """Yield each part with what it presents, and what was rendered for all of them."""
         if not self._is_several:
             yield self.deciding, presented
@@ -306,7 +306,7 @@ class Pipeline(Scorer):
         for part, own in zip(self.parts, presented.parts, strict=True):
             yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
+    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         """Return the variables of all scorers. Raise ``SettingsError`` where two give one name different values."""
         found: dict[str, object] = {}
         for part, own in self._presented(presented):
@@ -319,12 +319,12 @@ class Pipeline(Scorer):
                     )
         return found
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         part, own = next(self._presented(presented))
         return part.scorer.answer_text(own)
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Return the requests of all, which are the same. Raise ``SettingsError``, which names two that differ."""
         asked: tuple[Request, ...] = ()
@@ -339,10 +339,10 @@ class Pipeline(Scorer):
                 raise SettingsError(message, ("score", *_SCORERS, part.name))
         return asked
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         return score_without_judge(self.asking(presented, responses))
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Judge by all scorers. The sample is unscored if one of them cannot judge: a number of fewer samples would
         stand beside the others'.
         """
@@ -397,7 +397,7 @@ class Pipeline(Scorer):
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
         return [(text, self._below(part, keys)) for part in self.parts for text, keys in part.scorer.warnings(samples)]
 
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         part, own = next(self._presented(presented))
         return part.scorer.options(own)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.scoring.base import Presented, ScorerSettings
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings
 from pytest_llmeval.types import AskedSample, GenerateRequest, LoglikelihoodRequest, Request, Sample
 
 __all__ = ["asked_sample", "inability", "method_of", "whole_suite"]
@@ -48,7 +48,7 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
     )
 
 
-def _answers(evaluation: Evaluation, presented: Presented, targets: Sequence[str]) -> tuple[str, ...]:
+def _answers(evaluation: Evaluation, presented: PreparedSample, targets: Sequence[str]) -> tuple[str, ...]:
     """Replies that would be right, as far as the scorer can write any: JSON of a schema has none."""
     try:
         return (evaluation.scorer.answer_text(presented), *targets[1:])

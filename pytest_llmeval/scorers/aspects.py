@@ -24,7 +24,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import (
 )
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.base import Better, Presented, side_by_side
+from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.references import column, quote
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
@@ -205,13 +205,13 @@ class AspectsScorer(PromptedScorer[AspectsSettings]):
         low, high = self.settings.scale
         return f"Each score is a whole number from {low} (the worst) to {high} (the best)."
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Raise ``ValueError`` where the sample lacks a column of recorded ratings, or has another value in one."""
         presented = super().present(sample)
         ratings = {name: str(self._recorded(sample, name)) for name in self.settings.recorded_columns}
         return replace(presented, judged_with={**presented.judged_with, **ratings})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Ask ``n_iter`` times. The sample is unscored unless each of the askings gives a rating of each aspect."""
         if self.settings.recorded is not None:
             return self._recorded_score(presented.sample, self.settings.recorded)

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.letter import LetterSettings
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SuiteView
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SuiteView
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.skill import skill
@@ -164,14 +164,14 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         source = self.settings.continuation
         return None if source is None else (source, ("score", "choice", "continuation"))
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """Return the first right option; the continuation where there is one."""
         if self.settings.continuation is not None:
             return presented.continuation
         return super().answer_text(presented)
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for one log-likelihood for each option; where accuracy by pmi is asked for, then one for each without a
         prompt.
@@ -189,7 +189,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
             return (*asked, *super().requests(presented, "", delimiter=delimiter, generate=generate))
         return asked
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         options, right = presented.choices, presented.right
         asks_alone = self.settings.asks_options_alone
         answered = loglikelihoods(responses, len(options) * (2 if asks_alone else 1))
@@ -252,7 +252,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         return rankings
 
     def _further_values(
-        self, presented: Presented, responses: Sequence[LoglikelihoodResponse], ranking: Ranking
+        self, presented: PreparedSample, responses: Sequence[LoglikelihoodResponse], ranking: Ranking
     ) -> dict[str, float]:
         """Return what ``metrics`` needs. ``gold`` and ``predicted`` are the classes that a classification metric
         compares.

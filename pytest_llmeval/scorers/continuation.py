@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.references import quote, target_texts
 from pytest_llmeval.scoring.responses import loglikelihoods, text_problem
 from pytest_llmeval.types import (
@@ -40,21 +40,21 @@ class ContinuationScorer(SettingsScorer[ContinuationSettings]):
 
     metrics = ("accuracy", "perplexity", "token_perplexity", "bits_per_byte")
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Raise ``ValueError`` for a target that is not one text, or that is empty."""
         texts = target_texts(sample)
         if len(texts) > 1:
             raise ValueError(f"the target is a list of {len(texts)} texts; expected one text")
         if not texts[0].strip():
             raise ValueError(f"the target {quote(texts[0])} is empty: there is nothing to score")
-        return Presented(sample=sample, references=texts, target=texts[0])
+        return PreparedSample(sample=sample, references=texts, target=texts[0])
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         return (LoglikelihoodRequest(prompt, delimiter + presented.references[0]),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy, and return what the metrics are made of: log-likelihood in nats, tokens, and the target's
         UTF-8 bytes.
 

@@ -14,7 +14,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, chec
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
 from pytest_llmeval.scorers.math import MathScorer, MathSettings
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
@@ -101,13 +101,13 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         """With those of the mathematics, or that there is none: it decides which samples the judge sees."""
         return [self.name, self.version, "no mathematics" if self.math is None else self.math.versions()]
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """As other scorers do: a target is a text or a list of texts."""
         if sample.target is None:
             raise ValueError("the sample has no target to compare the reply with")
         return super(EquivalenceScorer, self).present(sample)
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """An empty reply is wrong. Unscored where the judge has to decide and does not."""
         text = reply(responses)
         if not text.strip():
@@ -126,7 +126,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         score = _decided(found.value.is_equivalent, text.strip(), "judge")
         return replace(score, details={**score.details, "verdicts": [shown], **said_to_be_cut(text, MAX_REPLY)})
 
-    def _equal_in_value(self, presented: Presented, responses: Sequence[Response]) -> str | None:
+    def _equal_in_value(self, presented: PreparedSample, responses: Sequence[Response]) -> str | None:
         """The answer in the reply, where mathematics says that it equals a target's; None where it does not say so."""
         assert self.math is not None
         try:

@@ -14,7 +14,7 @@ import regex
 from pydantic import BeforeValidator, Field
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here
-from pytest_llmeval.scoring.base import Presented, S, ScorerSettings, SettingsError, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, S, ScorerSettings, SettingsError, SettingsScorer
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.regular_expressions import PythonRegex
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
@@ -163,7 +163,7 @@ class NormalizingScorer(SettingsScorer[S]):
         """Return 2, which compares a target as it is written where a named step would leave nothing of it."""
         return 2 if not _REMOVING.isdisjoint(self.steps) else 1
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Read a target, which is a text or a list of texts.
 
         Raise ``ValueError`` for another kind of target, where a regular expression takes too long, and for a target
@@ -177,9 +177,9 @@ class NormalizingScorer(SettingsScorer[S]):
         for text, reference in zip(texts, references, strict=True):
             if not reference:
                 self._check_empty(text)
-        return Presented(sample=sample, references=references, target=several_or_one(texts))
+        return PreparedSample(sample=sample, references=references, target=several_or_one(texts))
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy. The sample is unscored where a regular expression takes too long, or too much memory."""
         text = reply(responses)
         try:

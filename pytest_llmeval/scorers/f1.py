@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.types import Response, Score
 
@@ -81,7 +81,7 @@ class F1Scorer(SettingsScorer[F1Settings]):
     version = 2  # 2: a reference of which normalisation leaves nothing is compared as it is written
     metrics = ("accuracy", "f1", "no_answer")
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge right or wrong by SQuAD's exact match; an empty reply is no answer, unless an empty one was expected.
 
         Both numbers are the largest over the references.

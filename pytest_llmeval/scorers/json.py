@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 
 from pytest_llmeval.data.spec import refuse_here
 from pytest_llmeval.scorers.reading.json_schemas import SchemaError, canonical_json, schema_problem, schema_violation
-from pytest_llmeval.scoring.base import FileReader, Presented, ScorerSettings, SettingsError, SettingsScorer
+from pytest_llmeval.scoring.base import FileReader, PreparedSample, ScorerSettings, SettingsError, SettingsScorer
 from pytest_llmeval.scoring.references import quote, several_or_one
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.text.wording import Keys, describe
@@ -138,22 +138,22 @@ class JsonScorer(SettingsScorer[JsonSettings]):
             raise SettingsError(problem[0], ("json", "schema", *problem[1]))
         return cls(settings)
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Read a target: a text of JSON, a number or a bool, or a list of these, any of which is right. Without one,
         none is asked.
 
         Raise ``ValueError`` for a text that is not JSON.
         """
         texts = _targets(sample)
-        return Presented(sample=sample, references=tuple(texts), target=several_or_one(texts) if texts else "")
+        return PreparedSample(sample=sample, references=tuple(texts), target=several_or_one(texts) if texts else "")
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """Return the first target, as given. Raise ``ValueError`` where there is none."""
         if not presented.references:
             raise ValueError("the sample has no target to show; give it one, or set prompt.fewshot.answer")
         return presented.references[0]
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy; a reply that is not JSON is no answer. ``problem`` in the details says what is wrong.
 
         The sample is unscored where the schema cannot be compared with it: that is the suite's fault.

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer, reply_request
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.references import quote, right_choices, several_or_one
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, two_ends
@@ -115,7 +115,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
     metrics = ("accuracy", "skill", "no_answer")
     default_template = _TEMPLATE
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Return the options in the order shown, without those of excluded types.
 
         The order depends on the suite's seed and the sample's id alone. Raise ``ValueError`` where fewer than two
@@ -134,7 +134,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
                 f"{len(shown_right)} of them are right: expected two or more, some of them right and some wrong"
             )
         labels = option_labels(len(order), self.settings.labels)
-        return Presented(
+        return PreparedSample(
             sample=sample,
             choices=tuple(sample.choices[index] for index in order),
             right=shown_right,
@@ -143,7 +143,7 @@ class LetterScorer(SettingsScorer[LetterSettings]):
             target=several_or_one([labels[place] for place in shown_right]),
         )
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
+    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         """Return ``lettered_choices`` (a line ``A. text`` per option), ``labels``, and ``choices`` as shown."""
         lines = [f"{label}. {choice}" for label, choice in zip(presented.labels, presented.choices, strict=True)]
         return {
@@ -152,16 +152,16 @@ class LetterScorer(SettingsScorer[LetterSettings]):
             "choices": list(presented.choices),
         }
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return presented.labels[presented.right[0]]
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for one generated reply, of the scorer's own ``max_tokens``, else of the suite's, else of 10."""
         return (reply_request(prompt, generate, max_tokens=self.settings.max_tokens, default=_MAX_TOKENS),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy and skill, where chance is the share of right options among those shown."""
         text, cut = two_ends(reply(responses))
         if self.settings.rule == "first_upper":

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pytest_llmeval.scoring.base import Presented, ScorerSettings
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings
 from pytest_llmeval.scoring.metrics.calibration import negative_loglikelihood, softmax
 from pytest_llmeval.scoring.option_scores import (
     Normalize,
@@ -45,7 +45,7 @@ class MassScorer(OptionsScorer[MassSettings]):
 
     metrics = ("probability_mass", "nll")
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Return the probability of the right options, and its negative logarithm; ``answer`` is the likeliest."""
         options, right = presented.choices, presented.right
         found = unify_equal_options(options, loglikelihoods(responses, len(options)))

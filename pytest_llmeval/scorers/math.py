@@ -27,7 +27,7 @@ from pytest_llmeval.scorers.mathematics.plain import same_time, same_words
 from pytest_llmeval.scorers.mathematics.quantities import are_equal, in_one_base, quantity, undressed
 from pytest_llmeval.scorers.mathematics.units import split_unit
 from pytest_llmeval.scorers.reading.boxes import MAX_ANSWER, last_box
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, said_to_be_cut
@@ -157,7 +157,7 @@ class MathScorer(SettingsScorer[MathSettings]):
             return 3
         return 2 if "number" in self.ways else 1
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         r"""Read a target: a number, LaTeX, a worked solution that ends in ``\boxed{}``, or a list of these, any of
         which is right.
 
@@ -166,10 +166,10 @@ class MathScorer(SettingsScorer[MathSettings]):
         texts = target_texts(sample)
         answers = [self._expected(text) for text in texts]
         if self._searches_itself:
-            return Presented(sample=sample, references=texts, target=several_or_one(answers))
-        return Presented(sample=sample, references=tuple(answers), target=several_or_one(answers))
+            return PreparedSample(sample=sample, references=texts, target=several_or_one(answers))
+        return PreparedSample(sample=sample, references=tuple(answers), target=several_or_one(answers))
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy; a reply in which no answer is found is wrong. Details say how it was found and read, and
         why it is wrong.
         """

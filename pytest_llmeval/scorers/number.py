@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Literal
 
 from pytest_llmeval.scorers.reading.numerals import Numeral, final_number
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.types import Response, Sample, Score
@@ -31,20 +31,20 @@ class NumberScorer(SettingsScorer[NumberSettings]):
 
     version = 2  # 2 reads more ways to write a number
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Read a target: a number, a text that ends with one (a worked solution, say), or a list of these, any of which
         is right.
 
         Raise ``ValueError`` for a target without a number.
         """
         numerals = [_numeral(text) for text in target_texts(sample)]
-        return Presented(
+        return PreparedSample(
             sample=sample,
             references=tuple(str(numeral.value) for numeral in numerals),
             target=several_or_one([numeral.text for numeral in numerals]),
         )
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy; a reply without a number is no answer, and wrong."""
         numeral = final_number(reply(responses))
         right = {Fraction(reference) for reference in presented.references}

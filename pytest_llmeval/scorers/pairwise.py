@@ -14,7 +14,7 @@ from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.base import Better, Presented, side_by_side
+from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import column, quote
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
@@ -167,7 +167,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         against = self.settings.against
         return (*super().columns_of_replies, *((against,) if isinstance(against, str) else ()))
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Raise ``ValueError`` where the sample lacks a column that the settings name, or has another verdict in
         one.
         """
@@ -184,7 +184,7 @@ class PairwiseScorer(PromptedScorer[PairwiseSettings]):
         presented = super().present(sample)
         return replace(presented, judged_with={**presented.judged_with, **verdicts, _OTHER: other or ""})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Ask in both orders. The sample is unscored unless there is a verdict in each order; not measurable where the
         baseline has no reply.
         """

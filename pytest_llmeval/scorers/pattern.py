@@ -10,7 +10,7 @@ from typing import Literal
 import regex
 from pydantic import Field
 
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.regular_expressions import check_counts
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
@@ -66,16 +66,16 @@ class PatternScorer(SettingsScorer[PatternSettings]):
         """Raise ``ValueError`` for a pattern that cannot be used."""
         return cls(settings, compile_pattern(settings.pattern, ignore_case=settings.ignore_case))
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Read a target, which is a text or a list of texts: any is right. Raise ``ValueError`` for another kind of
         target.
         """
         texts = target_texts(sample)
-        return Presented(
+        return PreparedSample(
             sample=sample, references=tuple(self._comparable(text) for text in texts), target=several_or_one(texts)
         )
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge accuracy; no match is no answer, and wrong. A search that outlives ``timeout_s`` is unscored."""
         text = reply(responses)
         try:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pytest_llmeval.data.spec import refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer, SuiteView
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.responses import loglikelihoods, text_problem
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
@@ -90,16 +90,16 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
             return found, ("prompt", "fewshot")
         return None
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Return the sample as it is: nothing is expected of it."""
-        return Presented(sample=sample)
+        return PreparedSample(sample=sample)
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """Return an empty text, since there are no examples."""
         return ""
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for the log-likelihood of the whole text. Raise ``ValueError`` for an empty one."""
         text = _text(prompt)
@@ -107,7 +107,7 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
             raise ValueError("the text is empty: there is nothing to score; dataset.where can leave such rows out")
         return (LoglikelihoodRollingRequest(text, self.settings.stride),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Return the sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
         (response,) = loglikelihoods(responses, 1)
         if (problem := text_problem(response, "text")) is not None:

@@ -17,7 +17,7 @@ from pytest_llmeval.scorers.judging.prompts import question_of
 from pytest_llmeval.scorers.judging.rag_contexts import Found, Gathering, number_of, problem_of, shown_verdict
 from pytest_llmeval.scorers.judging.rag_formulas import average_precision, closeness_of, share
 from pytest_llmeval.scorers.judging.verdicts import AskingVerdict, Verdict, no_verdict, verdict
-from pytest_llmeval.scoring.base import Better, Presented, side_by_side
+from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.references import no_column, quote
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.text.contexts import context_texts
@@ -190,7 +190,7 @@ class RagScorer(JudgedScorer[RagSettings]):
                 found.append((text, ("rag", "metrics")))
         return found
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
+    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         """Return an empty question for a reply that is there already: no model is shown the prompt."""
         return {"question": ""} if self._lacks_question(presented.sample) else {}
 
@@ -201,7 +201,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         """Tell whether a recorded reply came without contexts, and its row has none either."""
         return sample.response is not None and COLUMN not in sample.variables and self.settings.contexts is None
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Check the sample. ``ValueError`` for contexts that are no texts, and for want of the column that is named."""
         if self._needs_contexts:
             name = self.settings.contexts
@@ -224,7 +224,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """All metrics at the same time. Unscored unless there are all verdicts, and all embeddings."""
         answer, own = reply(responses), _contexts_of(responses[0])
         chunks = own if own is not None and self.settings.contexts is None else self._of_column(presented.sample)

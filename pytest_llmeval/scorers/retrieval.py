@@ -15,7 +15,7 @@ from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.json import parse_json
 from pytest_llmeval.scorers.reading.rankings import MEASURES, Judged
-from pytest_llmeval.scoring.base import FileReader, Presented, ScorerSettings, SettingsScorer, SuiteView
+from pytest_llmeval.scoring.base import FileReader, PreparedSample, ScorerSettings, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import no_column, quote
 from pytest_llmeval.text.documents import Documents, found_documents
@@ -195,20 +195,20 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         )
         return f"{message}; dataset.fields.id names the column with the ids", ("score", "retrieval", "qrels")
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         qrels = self._qrels(sample)
         if qrels is None:
-            return Presented(sample=sample, target=())
+            return PreparedSample(sample=sample, target=())
         relevant = [name for name, grade in _sorted(qrels) if grade >= self.settings.relevant_from]
-        return Presented(
+        return PreparedSample(
             sample=sample, target=tuple(relevant[:_MAX_LISTED]), judged_with={_QRELS: json.dumps(_sorted(qrels))}
         )
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """The relevant documents, best first, as JSON."""
         return json.dumps(list(presented.target))
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """``no_answer`` where nothing was found, or a text lists no documents.
 
         A query that nobody judged has no metric: it is none of those that the judgements are about.

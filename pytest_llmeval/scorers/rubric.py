@@ -22,7 +22,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import (
 )
 from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
-from pytest_llmeval.scoring.base import Better, Presented
+from pytest_llmeval.scoring.base import Better, PreparedSample
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.text.wording import describe
@@ -159,7 +159,7 @@ class RubricScorer(PromptedScorer[RubricSettings]):
         has_points = any(one.points is not None for one in self.settings.criteria.values())
         return f"{text}{'; points are a whole number' if has_points else ''}."
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Unscored unless there is a label for each criterion."""
         criteria = self.settings.criteria
         schema = object_schema(

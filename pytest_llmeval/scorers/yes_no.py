@@ -13,7 +13,7 @@ from pytest_llmeval.data.spec import refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.reading.stated import AROUND, stated_answer
 from pytest_llmeval.scorers.reading.wordings import ASKED, CLOSING, JOINED, affirmed, denied_before, denied_by_a_verb
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer, reply_request
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.option_scores import rank
@@ -221,7 +221,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
             return ("accuracy", "skill", *counts)
         return ("accuracy", "skill", "brier", *CALIBRATION, *counts, "ties")
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Raise ``ValueError`` for a target that is neither a truth value nor the text yes, no, true or false."""
         target = sample.target
         answer: Answer | None = None
@@ -232,16 +232,16 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
         if answer is None:
             found = "the sample has no target" if target is None else f"target {quote(target)} is neither yes nor no"
             raise ValueError(f"{found}; expected yes, no, true or false")
-        return Presented(sample=sample, references=(answer,), target=answer)
+        return PreparedSample(sample=sample, references=(answer,), target=answer)
 
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         return _ANSWERS, tuple(map(_ANSWERS.index, presented.references))
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return presented.references[0]
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for one generated reply (of 10 tokens, unless the suite sets ``generate.max_tokens``), or two
         log-likelihoods.
@@ -250,7 +250,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
             return tuple(LoglikelihoodRequest(prompt, delimiter + answer) for answer in _ANSWERS)
         return (reply_request(prompt, generate, default=_MAX_TOKENS),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         if self.settings.by == "generation":
             find = prefix_answer if self.settings.rule == "prefix" else stated_yes_or_no
             text, cut = two_ends(reply(responses))
@@ -289,7 +289,7 @@ def _tie(values: Mapping[str, float], details: Mapping[str, JSON]) -> Score:
 
 
 def _judge(
-    presented: Presented, answer: Answer | None, values: Mapping[str, float], details: Mapping[str, JSON]
+    presented: PreparedSample, answer: Answer | None, values: Mapping[str, float], details: Mapping[str, JSON]
 ) -> Score:
     correct = answer == presented.references[0]
     predicted = {"yes_predicted": float(answer == "yes"), "no_predicted": float(answer == "no")}

@@ -25,6 +25,7 @@ __all__ = [
     "AskingScorer",
     "Better",
     "FileReader",
+    "PreparedSample",
     "Presented",
     "S",
     "Scorer",
@@ -141,14 +142,16 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Presented:
-    """A sample as a scorer shows it to the model: checked, excluded options left out, options in the order shown.
+class PreparedSample:
+    """A sample that is ready to be asked: checked by its scorer, its options in the order shown, prompt and requests.
+
+    A scorer's ``present`` gives all but ``prompt`` and ``requests``, which the evaluation of the suite adds.
 
     ``right`` are indices into ``choices``; ``order[i]`` is where the i-th option shown stands among the sample's own.
     ``labels`` are the letters in front of the options (letter scorer only). ``references`` are the texts that count
     as right where there are no choices, as the scorer compares them. ``target`` is what the report says was expected:
     one text, or several of which each is right. ``continuation`` is the text that is scored after each option, where
-    the suite says so. ``prompt`` is what was rendered for the sample, empty until then.
+    the suite says so.
     ``judged_with`` are further texts of the sample, by name, that its judgement depends on: the other reply of a pair,
     verdicts that were recorded, what a judge is told in the suite's own words. ``parts`` are what each of several
     scorers presents.
@@ -164,7 +167,12 @@ class Presented:
     continuation: str = ""
     prompt: Prompt = ""
     judged_with: Mapping[str, str] = field(default_factory=dict)
-    parts: tuple[Presented, ...] = ()
+    parts: tuple[PreparedSample, ...] = ()
+    requests: tuple[Request, ...] = ()
+
+
+# Scorers outside of this package import it by its earlier name.
+Presented = PreparedSample
 
 
 class SuiteView(Protocol):
@@ -218,25 +226,25 @@ class Scorer(ABC):
     def default_template(self) -> str:
         return "{{ question }}"
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Check the sample and choose what is shown. ``ValueError`` says in one line what is wrong with its data, a
         ``SettingsError`` with settings that it shows to be unusable.
 
         Here: a target is a text or a list of texts, the references.
         """
         texts = target_texts(sample)
-        return Presented(sample=sample, references=texts, target=several_or_one(texts))
+        return PreparedSample(sample=sample, references=texts, target=several_or_one(texts))
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
+    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         """Names that this scorer adds to those that a prompt template can use; none."""
         return {}
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """What a few-shot example shows as its answer: the first target, as given."""
         return target_texts(presented.sample)[0]
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """The requests that this sample needs: one reply. ``delimiter`` stands between the context and a scored option.
 
@@ -245,10 +253,10 @@ class Scorer(ABC):
         return (reply_request(prompt, generate),)
 
     @abstractmethod
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge the responses, one for each request and in their order."""
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """``score``, step by step: of a scorer with ``roles`` it yields what it asks the models of these."""
         yield from ()
         return self.score(presented, responses)
@@ -268,10 +276,10 @@ class Scorer(ABC):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """A template that is rendered as each sample's ``Presented.continuation``, and its keys; None for none."""
+        """A template that is rendered as each sample's ``PreparedSample.continuation``, and its keys; None for none."""
         return None
 
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """What an answer is chosen from, and the indices of what is right in it; both empty where it is free text."""
         return presented.labels or presented.choices, presented.right
 
@@ -321,7 +329,7 @@ class SettingsScorer(Scorer, Generic[S]):
 class AskingScorer(SettingsScorer[S]):
     """Base of the scorers that ask another model in the midst of their judgement, in ``asking``."""
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """What can be said without asking. ``ModelError`` where it asks."""
         return score_without_judge(self.asking(presented, responses))
 
@@ -330,7 +338,7 @@ class AskingScorer(SettingsScorer[S]):
         return frozenset(("judge",))
 
     @abstractmethod
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps: ...
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps: ...
 
 
 def score_without_judge(asking: Generator[Ask, Any, _T]) -> _T:

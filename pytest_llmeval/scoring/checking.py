@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import get_args
 
 from pytest_llmeval.models.base import JudgeSteps
-from pytest_llmeval.scoring.base import Presented, Scorer
+from pytest_llmeval.scoring.base import PreparedSample, Scorer
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.references import quote
@@ -24,7 +24,7 @@ _MAX_REASON = 200
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
-def judging(scorer: Scorer, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+def judging(scorer: Scorer, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
     """Ask as the scorer does, and check its score. What goes around another scorer has checked that one's.
 
     A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.

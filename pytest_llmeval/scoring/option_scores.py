@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, S, SettingsScorer, SuiteView
+from pytest_llmeval.scoring.base import PreparedSample, S, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.references import quote, right_choices, several_or_one
 from pytest_llmeval.scoring.responses import finite_or_none, loglikelihood_problem
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, LoglikelihoodResponse, Prompt, Request, Sample
@@ -73,7 +73,7 @@ class Ranking:
 class OptionsScorer(SettingsScorer[S]):
     """A scorer that asks for the log-likelihood of each option."""
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Return all choices in their order. Raise ``ValueError`` for fewer than two, an empty one, or a target that
         does not fit.
 
@@ -84,7 +84,7 @@ class OptionsScorer(SettingsScorer[S]):
         for index, choice in enumerate(sample.choices):
             if not choice.strip():
                 raise ValueError(f"choice {index} is empty: there is nothing to score")
-        return Presented(
+        return PreparedSample(
             sample=sample,
             choices=sample.choices,
             right=right,
@@ -92,11 +92,11 @@ class OptionsScorer(SettingsScorer[S]):
             target=several_or_one([sample.choices[index] for index in right]),
         )
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return presented.choices[presented.right[0]]
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for one log-likelihood for each option. White space at the prompt's end is the backend's business, not
         ours.

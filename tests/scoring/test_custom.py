@@ -14,7 +14,7 @@ from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.evaluation.pipeline import Part, Pipeline
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
-from pytest_llmeval.scoring.base import Presented, Scorer, SettingsError, reply_request
+from pytest_llmeval.scoring.base import PreparedSample, Scorer, SettingsError, reply_request
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 
@@ -142,18 +142,18 @@ class Whole:
         return found
 
     def present(self, sample: Sample) -> Any:
-        return self._step("present", Presented(sample=sample, target="t"))
+        return self._step("present", PreparedSample(sample=sample, target="t"))
 
-    def variables(self, presented: Presented) -> Any:
+    def variables(self, presented: PreparedSample) -> Any:
         return self._step("variables", {"x": 1})
 
-    def answer_text(self, presented: Presented) -> Any:
+    def answer_text(self, presented: PreparedSample) -> Any:
         return self._step("answer_text", "t")
 
-    def requests(self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec) -> Any:
+    def requests(self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec) -> Any:
         return self._step("requests", (reply_request(prompt, generate),))
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Any:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Any:
         return self._step("score", Score(status="correct", values={"accuracy": 1.0}))
 
 
@@ -181,7 +181,7 @@ def test_a_class_does_what_it_says() -> None:
     ("step", "value", "kind", "message"),
     [
         ("present", KeyError("row"), ValueError, "present raised KeyError: 'row'"),
-        ("present", None, ValueError, "present returned a NoneType, expected a Presented"),
+        ("present", None, ValueError, "present returned a NoneType, expected a PreparedSample"),
         ("present", ValueError("no row"), ValueError, "no row"),
         ("variables", KeyError("row"), SettingsError, "variables raised KeyError: 'row'"),
         ("answer_text", 3, ValueError, "answer_text returned a int, expected a str"),
@@ -240,7 +240,7 @@ class Shortest(Scorer):
     metrics = ("words",)
     better: Mapping[str, Any] = {"words": "lower"}
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         (response,) = responses
         assert isinstance(response, GenerateResponse)
         return Score(status="scored", values={"words": float(len(response.text.split()))})

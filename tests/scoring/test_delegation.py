@@ -15,7 +15,7 @@ from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.python.checked import CheckedScorer
 from pytest_llmeval.scorers.python.custom import CustomSettings
-from pytest_llmeval.scoring.base import Presented, Scorer, SuiteView, reply_request
+from pytest_llmeval.scoring.base import PreparedSample, Scorer, SuiteView, reply_request
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
@@ -38,24 +38,24 @@ class Mine(Scorer):
     is_about_data = True
     reads_documents = True
 
-    def present(self, sample: Sample) -> Presented:
-        return Presented(sample=sample, target="mine")
+    def present(self, sample: Sample) -> PreparedSample:
+        return PreparedSample(sample=sample, target="mine")
 
-    def variables(self, presented: Presented) -> dict[str, object]:
+    def variables(self, presented: PreparedSample) -> dict[str, object]:
         return {"mine": 1}
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return f"answer {presented.target}"
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[GenerateRequest, ...]:
         return (reply_request(f"{prompt}{presented.continuation}", generate, max_tokens=3),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         return Score(status="wrong", answer=presented.continuation, values={"accuracy": 0.0, "words": 3.0})
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         (answer,) = yield Ask("judge", (GenerateRequest("own"),))
         return Score(status="correct", answer=answer.text if isinstance(answer, GenerateResponse) else None)
 
@@ -65,7 +65,7 @@ class Mine(Scorer):
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
         return [("few samples", ("mine",))]
 
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         return ("x", "y"), (1,)
 
     def judges(self) -> list[str]:
@@ -75,7 +75,7 @@ class Mine(Scorer):
         return ["mine", 99]
 
 
-def _score(scorer: Any, presented: Presented) -> str:
+def _score(scorer: Any, presented: PreparedSample) -> str:
     """The status; of several, which ask where one of them does, that of the answer to what they ask."""
     if isinstance(scorer, Pipeline):
         return str(scorer.parts[0].scorer.score(presented, [GenerateResponse(text="r")]).status)
@@ -90,7 +90,7 @@ def asked(asking: JudgeSteps) -> tuple[Ask, str]:
     return ask, stop.value.value.answer
 
 
-WAYS_TO_USE: dict[str, Callable[[Any, Presented], object]] = {
+WAYS_TO_USE: dict[str, Callable[[Any, PreparedSample], object]] = {
     "present": lambda scorer, presented: scorer.present(SAMPLE).target,
     "variables": lambda scorer, presented: scorer.variables(presented),
     "answer_text": lambda scorer, presented: scorer.answer_text(presented),

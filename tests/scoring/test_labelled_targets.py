@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.types import GenerateResponse, LoglikelihoodRequest
 from tests.scoring.lm_eval_task import evaluation
 
@@ -43,7 +43,7 @@ def suite(folder: Path, rows: list[Any], fields: str, score: str = "choice") -> 
 
 
 def right_texts(found: Evaluation) -> dict[str, tuple[str, ...]]:
-    presented = {sample.id: found.question(sample).presented for sample in found.suite.samples}
+    presented = {sample.id: found.question(sample) for sample in found.suite.samples}
     return {key: tuple(shown.choices[index] for index in shown.right) for key, shown in presented.items()}
 
 
@@ -97,7 +97,7 @@ def test_letters_by_loglikelihood_are_choices(tmp_path: Path, count: int) -> Non
     rows = json.dumps([{"question": "Q?", "options": options, "answer": last}])
     found = evaluation(tmp_path, LETTERS.replace("ROWS", rows))
     question = found.question(found.suite.samples[0])
-    assert question.presented.right == (count - 1,)
+    assert question.right == (count - 1,)
     assert [request.continuation for request in question.requests if isinstance(request, LoglikelihoodRequest)] == [
         f" {letter}" for letter in "ABCDEFGHIJ"[:count]
     ]
@@ -111,7 +111,7 @@ def test_letters_by_generation_of_two_to_ten_options(tmp_path: Path, count: int,
     text = f"suite: s\nsamples: {json.dumps([{'question': 'Q?', 'choices': options, 'target': options[-1]}])}\n"
     found = evaluation(tmp_path, text + f"score: {{letter: {{labels: {style}, shuffle: false}}}}\n")
     question = found.question(found.suite.samples[0])
-    shown: Presented = question.presented
+    shown: PreparedSample = question
     for place, label in enumerate(shown.labels):
         score = found.score(question, [GenerateResponse(text=f"{label}.")])
         assert (score.answer, score.status) == (label, "correct" if place == count - 1 else "wrong")

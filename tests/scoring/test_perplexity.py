@@ -18,7 +18,7 @@ from statsmodels.regression.linear_model import WLS
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scorers.perplexity import PerplexityScorer, PerplexitySettings, count_words
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.comparison.differences import compare
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled, pseudo_values
@@ -62,7 +62,7 @@ CORPUS = [scored(-10, 4, 21, 6), scored(-55.5, 17, 90, 26), scored(-3.25, 2, 9, 
 
 def judge(text: str, response: Response) -> Score:
     scorer = PerplexityScorer(PerplexitySettings())
-    return scorer.score(Presented(sample=a_sample(), prompt=text), [response])
+    return scorer.score(PreparedSample(sample=a_sample(), prompt=text), [response])
 
 
 def test_a_text_is_asked_for_as_a_whole() -> None:

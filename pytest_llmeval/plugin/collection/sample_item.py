@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
-from pytest_llmeval.evaluation.evaluation import Evaluation, Question, deciding_reply
+from pytest_llmeval.evaluation.evaluation import Evaluation, deciding_reply
 from pytest_llmeval.evaluation.samples_for_models import asked_sample
 from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
 from pytest_llmeval.inference.lookahead import Lookahead, Member
@@ -45,7 +45,7 @@ from pytest_llmeval.plugin.stash import (
 )
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.node_ids import escape_id
 from pytest_llmeval.text.redaction import redact
@@ -124,7 +124,7 @@ class SampleItem(pytest.Function):
     file: SampleSource
     model: str | None
     number: int
-    _asked: Question | None
+    _asked: PreparedSample | None
     _hooks: Any
     _key: SampleKey
     _location: tuple[str, int | None, str] | None
@@ -182,7 +182,7 @@ class SampleItem(pytest.Function):
         return self.config.stash[settings_key]
 
     @property
-    def question(self) -> Question:
+    def question(self) -> PreparedSample:
         """What the model is asked; made when it is needed, and kept within the ``QuestionMemory`` only."""
         return self.file.evaluation.question(self.sample)
 
@@ -269,7 +269,7 @@ class SampleItem(pytest.Function):
 
     def _score(
         self,
-        question: Question,
+        question: PreparedSample,
         responses: Sequence[Response],
         lookahead: Lookahead,
         model: object,
@@ -314,8 +314,8 @@ class SampleItem(pytest.Function):
         except (Exception, pytest.skip.Exception) as error:
             return self.unscored(describe(error), model)
 
-    def _record(self, model: object, question: Question, score: Score, responses: Sequence[Response]) -> Record:
-        sample, presented, use = self.sample, question.presented, self._judge_use()
+    def _record(self, model: object, question: PreparedSample, score: Score, responses: Sequence[Response]) -> Record:
+        sample, use = self.sample, self._judge_use()
         name = model_of(self, model).name
         reply = deciding_reply(score, responses)
         return Record(
@@ -328,15 +328,15 @@ class SampleItem(pytest.Function):
             reason=None if score.reason is None else redact(score.reason),
             question=sample.question,
             prompt=shown_prompt(question.prompt, self.settings.report_prompts),
-            choices=presented.choices,
-            target=shown_target(presented),
+            choices=question.choices,
+            target=shown_target(question),
             output=None if reply is None else reply.text,
             reasoning=None if reply is None else reply.reasoning,
             answer=score.answer,
             no_answer=score.no_answer,
             values=score.values,
             chance=score.chance,
-            details=shown_details(presented, score, self.settings.report_prompts),
+            details=shown_details(question, score, self.settings.report_prompts),
             num_prompt_tokens=num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
             seconds=seconds_of(model, responses),
@@ -379,10 +379,10 @@ class SampleItem(pytest.Function):
             cluster=self.sample.cluster,
         )
 
-    def _presented(self) -> Presented | None:
+    def _presented(self) -> PreparedSample | None:
         """None where the question cannot be made: that can be why there is no score."""
         try:
-            return (self._asked or self.question).presented
+            return self._asked or self.question
         except Exception:
             return None
 
@@ -419,12 +419,12 @@ class SampleItem(pytest.Function):
         return super().repr_failure(excinfo)
 
 
-def _explain_wrong(question: Question, score: Score, responses: Sequence[Response]) -> str:
-    target = question.presented.target
+def _explain_wrong(question: PreparedSample, score: Score, responses: Sequence[Response]) -> str:
+    target = question.target
     expected = _quoted(target) if isinstance(target, str) else " or ".join(map(_quoted, target))
     found = "no answer" if score.no_answer else "another text" if score.answer is None else _quoted(score.answer)
     lines = [f"expected {expected}, found {found}"]
-    if asked := question.presented.sample.question:
+    if asked := question.sample.question:
         lines.append(f"question: {first_line(asked)}")
     lines += [f"reply: {_quoted(reply.text)}" for reply in responses if isinstance(reply, GenerateResponse)]
     return "\n".join(lines)

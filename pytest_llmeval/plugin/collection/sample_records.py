@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.evaluation.evaluation import Question
 from pytest_llmeval.inference.judging import JudgeUse
 from pytest_llmeval.models.base import answers_in_background, answers_samples, identify
 from pytest_llmeval.plugin.stash import model_key
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
@@ -53,7 +52,7 @@ __all__ = [
 ]
 
 
-def shown_details(presented: Presented, score: Score, prompts: str) -> Mapping[str, JSON]:
+def shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapping[str, JSON]:
     """The score's; where options are equal also which are right: the target's text is that of wrong ones too.
 
     The steps of an agent repeat what it was asked: they are there only where ``--llm-report-prompts`` wants
@@ -148,7 +147,7 @@ def kept_as(replies: Iterable[str | None]) -> str | None:
     return hashlib.sha256("|".join(known).encode()).hexdigest()[:16] if known and None not in found else None
 
 
-def num_prompt_tokens(question: Question, responses: Sequence[Response]) -> int:
+def num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -> int:
     """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
     prompts: dict[Prompt, int] = {}
     for request, response in zip(question.requests, responses, strict=True):
@@ -172,6 +171,6 @@ def num_truncated(responses: Sequence[Response]) -> int:
     return sum(isinstance(response, GenerateResponse) and response.finish_reason == "length" for response in responses)
 
 
-def shown_target(presented: Presented) -> JSON:
+def shown_target(presented: PreparedSample) -> JSON:
     """What was expected: one text, or a list of several of which each is right."""
     return list(presented.target) if isinstance(presented.target, tuple) else presented.target

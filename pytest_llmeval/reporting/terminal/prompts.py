@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_llmeval.evaluation.evaluation import Evaluation, Question
+from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import (
     EmbeddingRequest,
@@ -21,13 +22,13 @@ from pytest_llmeval.types import (
 __all__ = ["judge_lines", "prompt_lines"]
 
 
-def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
+def prompt_lines(question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
     """Yield lines that show each request; ``marks`` stand around what is scored.
 
     Options that follow the same context are shown one under the other, the right ones with ``*``.
     """
     opening, closing = marks
-    right = question.presented.right
+    right = question.right
     shown: Prompt | None = None
     for place, request in enumerate(question.requests):
         if isinstance(request, LoglikelihoodRollingRequest | EmbeddingRequest):
@@ -48,17 +49,19 @@ def prompt_lines(question: Question, *, marks: tuple[str, str] = ("⟦", "⟧"))
                 yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
             begun = context[-1].content if is_begun else ""
             yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
-    target = question.presented.target
+    target = question.target
     yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
 
 
-def judge_lines(evaluation: Evaluation, question: Question, *, marks: tuple[str, str] = ("⟦", "⟧")) -> Iterator[str]:
+def judge_lines(
+    evaluation: Evaluation, question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "⟧")
+) -> Iterator[str]:
     """Yield the first prompt of a judge, about the reply that the data hold or about a placeholder."""
     if "judge" not in evaluation.scorer.roles:
         return
-    given = question.presented.sample.response
+    given = question.sample.response
     reply = given if isinstance(given, str) else f"{marks[0]}the reply{marks[1]}"
-    contexts = (f"{marks[0]}a context{marks[1]}",) if "contexts" not in question.presented.sample.variables else None
+    contexts = (f"{marks[0]}a context{marks[1]}",) if "contexts" not in question.sample.variables else None
     responses: list[Response] = [
         GenerateResponse(text=reply, contexts=contexts)
         if isinstance(request, GenerateRequest)

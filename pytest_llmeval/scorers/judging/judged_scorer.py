@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_llmeval.data.spec import refuse_here
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION, TEXT, judge_prompt, question_of
-from pytest_llmeval.scoring.base import AskingScorer, Presented, ScorerSettings
+from pytest_llmeval.scoring.base import AskingScorer, PreparedSample, ScorerSettings
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, GenerateRequest, Role, Sample
@@ -80,17 +80,17 @@ class JudgedScorer(AskingScorer[S]):
     def is_about_data(self) -> bool:
         return not self.settings.asks_judge
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """As other scorers do, but that a sample may have no target. The prompt need not hold the question."""
         shown = {"question": sample.question} if sample.question else {}
         if sample.target is None:
-            return Presented(sample=sample, judged_with=shown)
+            return PreparedSample(sample=sample, judged_with=shown)
         texts = target_texts(sample)
-        return Presented(sample=sample, references=texts, target=several_or_one(texts), judged_with=shown)
+        return PreparedSample(sample=sample, references=texts, target=several_or_one(texts), judged_with=shown)
 
     def request(
         self,
-        presented: Presented,
+        presented: PreparedSample,
         task: str,
         schema: Mapping[str, JSON] | None,
         *replies: tuple[str, str],

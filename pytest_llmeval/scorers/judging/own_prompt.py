@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from pytest_llmeval.data.spec import Spec, refuse_here
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedScorer, JudgedSettings
-from pytest_llmeval.scoring.base import FileReader, Presented, SettingsError, SuiteView
+from pytest_llmeval.scoring.base import FileReader, PreparedSample, SettingsError, SuiteView
 from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
 from pytest_llmeval.text.characters import unusable_character
 from pytest_llmeval.text.wording import Keys, describe
@@ -146,14 +146,14 @@ class PromptedScorer(JudgedScorer[P]):
         recorded = dict.fromkeys(self.settings.recorded_columns)
         return [f"verdicts recorded in {' and '.join(recorded)}"] if recorded else []
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """With the judge's task, where the suite words it. ``SettingsError`` where its template fails."""
         presented = super().present(sample)
         if self._template is None:
             return presented
         return replace(presented, judged_with={**presented.judged_with, _TASK: self._rendered(sample)})
 
-    def task(self, presented: Presented) -> str:
+    def task(self, presented: PreparedSample) -> str:
         """The instructions, but for the form of the verdict."""
         own = presented.judged_with.get(_TASK)
         return "\n".join([self.default_prompt, *self.facts] if own is None else [own, *self.facts, self.meaning])

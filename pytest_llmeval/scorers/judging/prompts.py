@@ -11,7 +11,7 @@ from typing import Any
 
 import regex
 
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.types import JSON, Message, Prompt
 
 __all__ = ["PROMPT_VERSION", "TEXT", "judge_prompt", "question_of"]
@@ -73,7 +73,7 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def question_of(presented: Presented) -> str:
+def question_of(presented: PreparedSample) -> str:
     """Return the sample's question if it has one, else the prompt of the evaluated model."""
     if presented.sample.question:
         return presented.sample.question

@@ -12,7 +12,7 @@ from pytest_llmeval.data.code_version import JUDGED_BY, version_of_class
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Better, Presented, Scorer, SettingsError, SuiteView
+from pytest_llmeval.scoring.base import Better, PreparedSample, Scorer, SettingsError, SuiteView
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
@@ -98,7 +98,7 @@ class CheckedScorer(Scorer):
         found = self._called("warnings", lambda: [_with_keys(one) for one in self.inner.warnings(samples)], _refused)
         return [one for one in found if one is not None]
 
-    def options(self, presented: Presented) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         if not self._overrides("options"):
             return Scorer.options(self, presented)
         options, right = self._called("options", lambda: map(tuple, self.inner.options(presented)), ValueError)
@@ -121,17 +121,17 @@ class CheckedScorer(Scorer):
     def default_template(self) -> str:
         return self.inner.default_template  # type: ignore[no-any-return]
 
-    def present(self, sample: Sample) -> Presented:
-        return self._checked("present", lambda: self.inner.present(sample), Presented, ValueError)
+    def present(self, sample: Sample) -> PreparedSample:
+        return self._checked("present", lambda: self.inner.present(sample), PreparedSample, ValueError)
 
-    def variables(self, presented: Presented) -> Mapping[str, object]:
+    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         return self._called("variables", lambda: {**self.inner.variables(presented)}, _refused)
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return self._checked("answer_text", lambda: self.inner.answer_text(presented), str, ValueError)
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         requests: tuple[Request, ...] = self._checked(
             "requests",
@@ -144,10 +144,10 @@ class CheckedScorer(Scorer):
                 raise ValueError(f"the scorer {self.label}: requests returned a tuple with {quote(request)} in it")
         return requests
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         return self._checked("score", lambda: self.inner.score(presented, responses), Score, RequestError)
 
-    def asking(self, presented: Presented, responses: Sequence[Response]) -> JudgeSteps:
+    def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
         """Ask as the class's own ``asking`` does, or by ``score``."""
         if not self._overrides("asking"):
             return self.score(presented, responses)

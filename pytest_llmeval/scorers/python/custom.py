@@ -20,7 +20,7 @@ from pytest_llmeval.scorers.python.checked import (
     one_line,
     protocol_problem,
 )
-from pytest_llmeval.scoring.base import Better, Presented, Scorer, ScorerSettings, SettingsError
+from pytest_llmeval.scoring.base import Better, PreparedSample, Scorer, ScorerSettings, SettingsError
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.responses import reply, status_of_credit
@@ -98,21 +98,21 @@ class CustomScorer(Scorer):
     def judges(self) -> list[str]:
         return judges_of(self.label, self.judge)
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Return the sample as it is, with its target as text: whatever a sample can have, or nothing.
 
         Raise ``ValueError`` for a target that is no text, where the function needs one.
         """
         if getattr(self.judge, "needs_text", False):
-            return Presented(sample=sample, target=several_or_one(target_texts(sample)))
+            return PreparedSample(sample=sample, target=several_or_one(target_texts(sample)))
         targets = sample.target if isinstance(sample.target, list) else [sample.target]
         texts = [target if isinstance(target, str) else str(target) for target in targets if target is not None]
-        return Presented(sample=sample, target=several_or_one(texts) if texts else "")
+        return PreparedSample(sample=sample, target=several_or_one(texts) if texts else "")
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         return presented.target if isinstance(presented.target, str) else presented.target[0]
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Return what the function says. Raise ``RequestError``, which names the function, for what it raises or cannot
         mean.
         """

@@ -13,7 +13,7 @@ from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field
 
-from pytest_llmeval.scoring.base import Presented, ScorerSettings, SettingsScorer
+from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.types import Response, Score
@@ -85,7 +85,7 @@ class LibraryScorer(SettingsScorer[R]):
     def values(self, text: str, references: Sequence[str]) -> Mapping[str, float]:
         """Return the sample's numbers by name: metrics, and parts of corpus metrics. May raise ``TooLongError``."""
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Return the reply's numbers; the reply itself, without white space at its ends, is the answer."""
         whole = reply(responses)
         text = whole[: self.settings.max_reply_chars]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scoring.base import Presented, Scorer, reply_request
+from pytest_llmeval.scoring.base import PreparedSample, Scorer, reply_request
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import loglikelihoods, reply, status_of_credit
 from pytest_llmeval.suites.lm_eval.scores import ResultsSpec
@@ -41,11 +41,11 @@ class TaskResultsScorer(Scorer):
     def metrics(self) -> tuple[str, ...]:
         return tuple(self.results.names.values())
 
-    def present(self, sample: Sample) -> Presented:
+    def present(self, sample: Sample) -> PreparedSample:
         """Return the sample as it is; the function knows what is right."""
-        return Presented(sample=sample, choices=sample.choices, target=_shown(sample.target))
+        return PreparedSample(sample=sample, choices=sample.choices, target=_shown(sample.target))
 
-    def answer_text(self, presented: Presented) -> str:
+    def answer_text(self, presented: PreparedSample) -> str:
         """Return the option or the text that the target is, or the first of several."""
         target = presented.sample.target
         first = target[0] if isinstance(target, list) and target else target
@@ -53,7 +53,7 @@ class TaskResultsScorer(Scorer):
         return presented.choices[first] if is_index and isinstance(first, int) else _text(first)
 
     def requests(
-        self, presented: Presented, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
+        self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
         """Ask for a reply; or for the log-likelihood of each option, of the target, or of the whole text."""
         match self.results.output_type:
@@ -70,7 +70,7 @@ class TaskResultsScorer(Scorer):
             case _:
                 return (reply_request(prompt, generate),)
 
-    def score(self, presented: Presented, responses: Sequence[Response]) -> Score:
+    def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Return what the function says of the responses. Raise ``RequestError`` for what it raises or cannot mean."""
         output_type = self.results.output_type
         results: list[Any]

@@ -16,7 +16,7 @@ from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY
 from pytest_llmeval.scorers.rag import RagSettings
-from pytest_llmeval.scoring.base import Presented
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.metrics.definitions import METRICS
 from pytest_llmeval.types import (
@@ -654,7 +654,7 @@ def test_contexts_that_are_nowhere() -> None:
     assert scorer.warnings([own, a_row()]) == []
     with pytest.raises(ValueError, match=r"^the sample has no column 'docs'$"):
         suite_scorer(RagSettings(contexts="docs")).present(a_row())
-    assert isinstance(suite_scorer(RagSettings(metrics=("answer_relevance",))).present(a_row(None)), Presented)
+    assert isinstance(suite_scorer(RagSettings(metrics=("answer_relevance",))).present(a_row(None)), PreparedSample)
 
 
 # The scorer, and its settings
