@@ -421,6 +421,25 @@ def test_numbers_of_gates_are_those_of_the_records_also_under_a_right_digest(
     assert main(["gate", str(path)]) == 1
 
 
+@pytest.mark.parametrize("end", [sealed, lowered])
+def test_parts_of_a_suite_without_metrics_have_none(
+    end: Callable[[Document], Document], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A suite's metrics cannot be taken out of a report to have the gate believe what is written of its categories."""
+    records = [replace(one, category="x" if place % 2 else "y") for place, one in enumerate(samples("a", "cwww"))]
+    path = Path(saved(tmp_path, "r.json", report_of(records, [info("a")])))
+    document = json.loads(path.read_bytes()) | {"definitions": {}, "averages": []}
+    suite = document["suites"][0]
+    for metrics in (suite["macro"], *(part["metrics"] for part in suite["categories"].values())):
+        metrics["accuracy"]["value"] = 1.0
+    suite["metrics"] = {}
+    path.write_text(json.dumps(end(document)))
+    for rule in ("category.x.accuracy >= 0.9", "macro.accuracy >= 0.9"):
+        assert main(["gate", str(path), "--gate", rule]) == 1
+        told = "".join(capsys.readouterr())
+        assert "categories.x.metrics" in told if end is lowered else "was not measured" in told
+
+
 @pytest.fixture
 def edited(tmp_path: Path) -> tuple[str, str]:
     """A report, and the same one of which half of the wrong records are gone."""

@@ -157,8 +157,11 @@ def _computed(suite: SuiteReport, records: Sequence[Record], bounds_of: frozense
     models = dict.fromkeys((*suite.models, *(record.model for record in records if record.model is not None)))
     summary = summary_of(records, suite.summary.metrics, suite.summary.num_expected)
     found = with_sums(replace(suite, summary=summary, models=tuple(models)), records)
-    if not summary.metrics:
-        return found
+    if not summary.metrics:  # none could be computed, and then parts of the suite have none either
+        by_name = records_by_category(records)
+        own = {name: by_name.get(name, ()) for name in suite.categories}
+        parts = {name: summary_of(members, {}, len(members)) for name, members in own.items()}
+        return replace(found, categories=parts, macro={})
     try:
         return _measured(found, records, bounds_of)
     except (ArithmeticError, ValueError) as error:
