@@ -104,9 +104,9 @@ def _register_reporting(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporting(config), "llmeval-reporting")
     config.pluginmanager.register(Writing(config), "llmeval-writing")
     if distributes(config):
-        from pytest_llmeval.plugin.xdist.distribution import Distribution
+        from pytest_llmeval.plugin.xdist.distribution import WorkDistribution
 
-        config.pluginmanager.register(Distribution(config, take_collected), "llmeval-distribution")
+        config.pluginmanager.register(WorkDistribution(config, take_collected), "llmeval-distribution")
 
 
 def _register_helpers(config: pytest.Config, settings: Settings) -> None:

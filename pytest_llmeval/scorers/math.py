@@ -33,7 +33,7 @@ from pytest_llmeval.scoring.references import quote, several_or_one, target_text
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
-__all__ = ["Comparison", "MathCompare", "MathProcess", "MathScorer", "MathSettings", "Verdict", "shared_process"]
+__all__ = ["Comparison", "MathCompare", "MathProcess", "MathScorer", "MathSettings", "MathVerdict", "shared_process"]
 
 MathCompare: TypeAlias = Literal["math_verify", "hendrycks", "minerva"]
 
@@ -237,39 +237,39 @@ class MathScorer(SettingsScorer[MathSettings]):
         """Return why a target cannot be compared, whatever the reply; None where it can."""
         return (self._text_verdict(reference, _ONE) or self._value_verdict(reference, _ONE)).problem
 
-    def _text_verdict(self, reference: str, answer: Answer) -> Verdict | None:
+    def _text_verdict(self, reference: str, answer: Answer) -> MathVerdict | None:
         """Return what the texts say: equal ones are equal, also where nothing can be computed. It is None where values
         decide.
         """
         match self._comparison:
             case None:
-                return Verdict(equal_texts(answer.text, reference))
+                return MathVerdict(equal_texts(answer.text, reference))
             case "searched":
                 return None
         if self._comparison == "minerva":
             one, other = self._comparable(reference, answer)
-            return Verdict(True) if one == other != "" else None
+            return MathVerdict(True) if one == other != "" else None
         return self._plain_verdict(reference, answer.text)
 
-    def _plain_verdict(self, reference: str, answer: str) -> Verdict | None:
+    def _plain_verdict(self, reference: str, answer: str) -> MathVerdict | None:
         """Judge what needs no algebra: equal texts, times of day, numerals with a base, rational numbers, and units."""
         if same_text(reference, answer):
-            return Verdict(True)
+            return MathVerdict(True)
         for decided in (same_time(reference, answer), in_one_base(reference, answer)):
             if decided is not None:
-                return Verdict(decided)
+                return MathVerdict(decided)
         expected, found = quantity(reference), quantity(answer)
         if expected is not None and found is not None:
             equal = are_equal(expected, found, self.settings.rel_tol)
             if equal is not None:
-                return Verdict(equal, str(expected.value), str(found.value))
+                return MathVerdict(equal, str(expected.value), str(found.value))
         units = [split_unit(undressed(text))[1] for text in (reference, answer)]
         if all(units) and not any(unit in units[1] for unit in units[0]):
-            return Verdict(False, note="their units differ")
+            return MathVerdict(False, note="their units differ")
         is_same = same_words(reference, answer) or same_text(for_math_verify(reference), for_math_verify(answer))
-        return Verdict(True) if is_same else None
+        return MathVerdict(True) if is_same else None
 
-    def _value_verdict(self, reference: str, answer: Answer) -> Verdict:
+    def _value_verdict(self, reference: str, answer: Answer) -> MathVerdict:
         """Return what the process says."""
         assert self._comparison is not None
         one, other = self._comparable(reference, answer)
@@ -298,7 +298,7 @@ class MathScorer(SettingsScorer[MathSettings]):
         return Bounds(self.settings.timeout_s, self.settings.memory_mb, "score.math")
 
 
-def _details(verdict: Verdict) -> dict[str, JSON]:
+def _details(verdict: MathVerdict) -> dict[str, JSON]:
     """Return how the two were read, and why they are not equal where no value says so."""
     found: dict[str, JSON] = {"parsed": verdict.reply, "parsed_target": verdict.target}
     why = verdict.problem or verdict.note
@@ -325,7 +325,7 @@ def _version(distribution: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MathVerdict:
     """A judgement of whether two expressions are equal, with what each was read as (None: as text only).
 
     ``note`` says what a library could not do with them. ``problem`` says why they were not compared at all: for want of
@@ -347,16 +347,16 @@ class MathProcess(BoundedProcess):
 
     def compare(
         self, comparison: Comparison, target: str, reply: str, bounds: Bounds, rel_tol: float | None = None
-    ) -> Verdict:
+    ) -> MathVerdict:
         """Compare a target and a reply. Never raises for what they hold: ``problem`` says what went wrong.
 
         ``rel_tol`` is how far numbers may be apart, for ``math_verify`` alone.
         """
         arguments = {"target": target, "reply": reply, **({} if rel_tol is None else {"rel_tol": rel_tol})}
         try:
-            return Verdict(**self.compute(comparison, arguments, bounds))
+            return MathVerdict(**self.compute(comparison, arguments, bounds))
         except ProcessError as error:
-            return Verdict(False, problem=str(error))
+            return MathVerdict(False, problem=str(error))
 
 
 @cache

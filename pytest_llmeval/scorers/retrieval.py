@@ -14,7 +14,7 @@ from pytest_llmeval.data.judgements import Judgements, Qrels, read_judgements, r
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.json import parse_json
-from pytest_llmeval.scorers.reading.rankings import MEASURES, Judged
+from pytest_llmeval.scorers.reading.rankings import MEASURES, JudgedRanking
 from pytest_llmeval.scoring.base import FileReader, PreparedSample, ScorerSettings, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import no_column, quote
@@ -224,7 +224,9 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         if _QRELS not in presented.judged_with:
             return Score(status="scored", answer=answer, not_measurable={WILDCARD: "no judgements"})
         qrels: Qrels = dict(json.loads(presented.judged_with[_QRELS]))
-        judged = Judged([qrels.get(name) for name, _ in documents], list(qrels.values()), self.settings.relevant_from)
+        judged = JudgedRanking(
+            [qrels.get(name) for name, _ in documents], list(qrels.values()), self.settings.relevant_from
+        )
         values, not_measurable = self._values(judged)
         return Score(
             status="scored",
@@ -235,7 +237,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
             not_measurable=not_measurable,
         )
 
-    def _values(self, judged: Judged) -> tuple[dict[str, float], dict[str, str]]:
+    def _values(self, judged: JudgedRanking) -> tuple[dict[str, float], dict[str, str]]:
         """The metrics' values, and why others have none."""
         values: dict[str, float] = {}
         not_measurable: dict[str, str] = {}
@@ -339,7 +341,7 @@ def _listed(names: Sequence[str]) -> str | None:
     return f"{', '.join(names[:_MAX_ANSWER])}{more}"
 
 
-def _details(documents: Documents, qrels: Mapping[str, int], judged: Judged) -> dict[str, JSON]:
+def _details(documents: Documents, qrels: Mapping[str, int], judged: JudgedRanking) -> dict[str, JSON]:
     """The relevant documents with their grades, at their ranks, then those that were missed, the best first."""
     ranks = {name: rank for rank, (name, _) in enumerate(documents, 1)}
     relevant = [(name, grade) for name, grade in _sorted(qrels) if grade >= judged.relevant_from]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Quantity", "parse_age", "parse_size", "size_text", "time_text"]
+__all__ = ["Amount", "parse_age", "parse_size", "size_text", "time_text"]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Amount:
     """``value`` in seconds or bytes, and the ``text`` that the user wrote."""
 
     value: int
@@ -22,20 +22,20 @@ class Quantity:
         return self.text
 
 
-def parse_age(text: str) -> Quantity:
+def parse_age(text: str) -> Amount:
     """``90s``, ``30m``, ``12h``, ``7d``, ``2w`` in seconds. Raises ``ValueError`` saying what is expected."""
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip())
     if found is None or not int(found[1]):
         raise ValueError("expected a number with a unit of time, such as 12h or 7d (s, m, h, d, w)")
-    return Quantity(int(found[1]) * _SECONDS[found[2]], text.strip())
+    return Amount(int(found[1]) * _SECONDS[found[2]], text.strip())
 
 
-def parse_size(text: str) -> Quantity:
+def parse_size(text: str) -> Amount:
     """``500MB`` or ``2GB`` in bytes. Raises ``ValueError`` saying what is expected."""
     found = re.fullmatch(r"([0-9]{1,6}) ?([KMGT]B)", text.strip().upper())
     if found is None:
         raise ValueError("expected a number with a unit, such as 500MB (KB, MB, GB, TB)")
-    return Quantity(int(found[1]) * _BYTES[found[2]], text.strip())
+    return Amount(int(found[1]) * _BYTES[found[2]], text.strip())
 
 
 def size_text(num_bytes: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.huggingface.architectures import Window, attention_of, tells_layers
+from pytest_llmeval.models.huggingface.architectures import AttentionWindow, attention_of, tells_layers
 
 
 def test_full_attention() -> None:
@@ -22,7 +22,11 @@ def test_full_attention_of_a_model_that_takes_a_mapping() -> None:
 
 def test_windows_in_all_layers() -> None:
     attention = attention_of({"model_type": "mistral", "sliding_window": 4096})
-    assert (attention.kind, attention.window, attention.layer_types) == ("windowed", Window("sliding", 4096), ())
+    assert (attention.kind, attention.window, attention.layer_types) == (
+        "windowed",
+        AttentionWindow("sliding", 4096),
+        (),
+    )
     assert "4096" in attention.reason
     assert attention_of({"model_type": "mistral", "sliding_window": None}).kind == "full"
 
@@ -31,14 +35,14 @@ def test_windows_in_some_layers() -> None:
     layers = ["sliding_attention", "sliding_attention", "full_attention"]
     attention = attention_of({"model_type": "gemma3_text", "layer_types": layers, "sliding_window": 512})
     assert attention.kind == "windowed"
-    assert attention.window == Window("sliding", 512)
+    assert attention.window == AttentionWindow("sliding", 512)
     assert attention.layer_types == ("sliding_attention", "full_attention")
 
 
 def test_chunks() -> None:
     layers = ["chunked_attention", "full_attention"]
     attention = attention_of({"model_type": "llama4_text", "layer_types": layers, "attention_chunk_size": 8192})
-    assert attention.window == Window("chunked", 8192)
+    assert attention.window == AttentionWindow("chunked", 8192)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.batches import Row, plan_rows
+from pytest_llmeval.models.huggingface.batches import BatchRow, plan_rows
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
 from tests.properties import examples
 
@@ -18,7 +18,7 @@ TOKENS = st.integers(0, 2)
 
 
 @st.composite
-def many_rows(draw: st.DrawFn) -> list[Row]:
+def many_rows(draw: st.DrawFn) -> list[BatchRow]:
     """Rows as requests make them: headers, duplicates, one-token and long continuations."""
     header = draw(st.lists(TOKENS, max_size=12))
     pairs = []
@@ -46,7 +46,7 @@ def seen_by(step: Step, index: int) -> tuple[int, ...]:
     return (*step.path, *(step.tokens[j] for j in range(index + 1) if step.ends[j] > index))
 
 
-def wanted(rows: list[Row]) -> Counter[tuple[int, tuple[int, ...], int]]:
+def wanted(rows: list[BatchRow]) -> Counter[tuple[int, tuple[int, ...], int]]:
     """``(request, text before, token)`` of every logprob that the rows need."""
     found: Counter[tuple[int, tuple[int, ...], int]] = Counter()
     for row in rows:
@@ -68,14 +68,14 @@ def given_by(steps: list[Step]) -> Counter[tuple[int, tuple[int, ...], int]]:
 
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
-def test_every_logprob_once_after_its_own_text(rows: list[Row], budget: Budget) -> None:
+def test_every_logprob_once_after_its_own_text(rows: list[BatchRow], budget: Budget) -> None:
     steps = plan_steps(rows, budget)
     assert given_by(steps) == wanted(rows)
 
 
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
-def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
+def test_every_distinct_position_once(rows: list[BatchRow], budget: Budget) -> None:
     computed = Counter(seen_by(step, i) for step in plan_steps(rows, budget) for i in range(len(step.tokens)))
     distinct = {row.tokens[:length] for row in rows for length in range(1, len(row.tokens) + 1)}
     assert computed == Counter(distinct)
@@ -83,14 +83,14 @@ def test_every_distinct_position_once(rows: list[Row], budget: Budget) -> None:
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_positions_are_places_in_the_text(rows: list[Row], budget: Budget) -> None:
+def test_positions_are_places_in_the_text(rows: list[BatchRow], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
         assert [len(seen_by(step, i)) - 1 for i in range(len(step.tokens))] == step.positions
 
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_blocks_see_nothing_of_each_other(rows: list[Row], budget: Budget) -> None:
+def test_blocks_see_nothing_of_each_other(rows: list[BatchRow], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
         assert [start for start, _ in step.blocks] == [0, *(end for _, end in step.blocks[:-1])]
         assert step.blocks[-1][1] == len(step.tokens)
@@ -102,7 +102,7 @@ def test_blocks_see_nothing_of_each_other(rows: list[Row], budget: Budget) -> No
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> None:
+def test_no_step_is_larger_than_the_budget(rows: list[BatchRow], budget: Budget) -> None:
     for step in plan_steps(rows, budget):
         assert step.tokens
         assert len(step.tokens) <= budget.room(len(step.path))
@@ -114,7 +114,9 @@ def test_no_step_is_larger_than_the_budget(rows: list[Row], budget: Budget) -> N
 
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets(), cached=st.lists(st.lists(TOKENS, max_size=14).map(tuple), max_size=3))
-def test_paths_are_at_hand_when_they_are_needed(rows: list[Row], budget: Budget, cached: list[tuple[int, ...]]) -> None:
+def test_paths_are_at_hand_when_they_are_needed(
+    rows: list[BatchRow], budget: Budget, cached: list[tuple[int, ...]]
+) -> None:
     """Every step builds on what is cached, or on the chain that the steps before it left."""
     steps = plan_steps(rows, budget, cached)
     assert given_by(steps) == wanted(rows)

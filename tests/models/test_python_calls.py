@@ -14,7 +14,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, OptionError, RequestError
 from pytest_llmeval.models.base import identify
-from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome
+from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
@@ -24,7 +24,7 @@ SHORT_S = 0.01
 
 
 def model_of(function: Callable[..., Any], **bounds: Any) -> CallableModel:
-    return CallableModel(function, identify(object()), {}, bounds=Bounds(**bounds))
+    return CallableModel(function, identify(object()), {}, bounds=CallBounds(**bounds))
 
 
 def texts(model: CallableModel, *prompts: str) -> list[str]:
@@ -211,8 +211,8 @@ def test_a_thread_sees_the_context_of_its_caller() -> None:
     """What libraries keep in context variables, a tracing span say, is there as it would be without threads."""
     here: contextvars.ContextVar[str] = contextvars.ContextVar("here")
     here.set("of the caller")
-    outcomes: dict[int, Outcome] = {}
-    Calls(len, "model", Bounds(concurrency=2)).run([here.get, here.get], outcomes.__setitem__)
+    outcomes: dict[int, CallOutcome] = {}
+    Calls(len, "model", CallBounds(concurrency=2)).run([here.get, here.get], outcomes.__setitem__)
     assert [outcomes[place].returned for place in (0, 1)] == ["of the caller"] * 2
 
 
@@ -226,10 +226,10 @@ def test_a_coroutine_that_blocks_past_its_limit_is_told() -> None:
     request = GenerateRequest("x")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model._answer(request, Outcome("x", seconds=1.2))
+        model._answer(request, CallOutcome("x", seconds=1.2))
         with pytest.raises(UserWarning, match=r"a call took 2\.5 s, and its limit is 1 s: it blocks the event loop"):
-            model._answer(request, Outcome("x", seconds=2.5))
-        model._answer(request, Outcome("x", seconds=2.5))  # once is enough
+            model._answer(request, CallOutcome("x", seconds=2.5))
+        model._answer(request, CallOutcome("x", seconds=2.5))  # once is enough
 
 
 async def upper_later(prompt: str) -> str:
@@ -322,7 +322,7 @@ def test_what_a_task_of_its_own_raises_does_not_end_the_loop() -> None:
 def test_what_is_told_of_a_reply_runs_where_it_was_asked_for() -> None:
     """A listener writes to the store, and to the terminal."""
     threads = []
-    calls = Calls(upper_later, "model", Bounds())
+    calls = Calls(upper_later, "model", CallBounds())
     calls.run([lambda: upper_later("a")] * 2, lambda *_: threads.append(threading.current_thread()))
     assert threads == [threading.current_thread()] * 2
 
@@ -343,7 +343,7 @@ def test_a_listener_that_raises_cancels_the_rest() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        Calls(waits, "model", Bounds()).run([lambda text=text: waits(text) for text in "abc"], full)  # type: ignore[misc]
+        Calls(waits, "model", CallBounds()).run([lambda text=text: waits(text) for text in "abc"], full)  # type: ignore[misc]
     assert sorted(ended) == ["b", "c"]
     assert texts(model_of(upper_later), "a") == ["A"]
 
@@ -352,7 +352,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_and_no_wait(tmp_path: Path) ->
     """Processes agree in it on how many calls run at a time; a full disk must not end in silence."""
     in_the_way = tmp_path / "file"
     in_the_way.touch()
-    calls = Calls(upper_later, "model", Bounds(folder=in_the_way / "slots"))
+    calls = Calls(upper_later, "model", CallBounds(folder=in_the_way / "slots"))
     raised: list[OSError] = []
 
     def run() -> None:

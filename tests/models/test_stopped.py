@@ -15,7 +15,7 @@ from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.model import with_store
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, PlainModel
-from pytest_llmeval.models.python.calls import Bounds
+from pytest_llmeval.models.python.calls import CallBounds
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.types import (
     GenerateRequest,
@@ -159,7 +159,7 @@ def test_what_an_async_function_has_answered_is_handed_over() -> None:
             raise KeyboardInterrupt
         return prompt.upper()
 
-    model = CallableModel(answer, ModelIdentity(name="later", backend="python"), {}, bounds=Bounds(concurrency=1))
+    model = CallableModel(answer, ModelIdentity(name="later", backend="python"), {}, bounds=CallBounds(concurrency=1))
     finished: dict[int, Response | Failed | None] = {}
     with pytest.raises(KeyboardInterrupt):
         ask(model, GENERATED, finished.update)
@@ -176,6 +176,6 @@ def test_which_functions_answer_one_by_one(is_async: bool, concurrency: int, one
 
     function = later if is_async else str
     model = CallableModel(
-        function, ModelIdentity(name="f", backend="python"), {}, bounds=Bounds(concurrency=concurrency)
+        function, ModelIdentity(name="f", backend="python"), {}, bounds=CallBounds(concurrency=concurrency)
     )
     assert model.answers_one_by_one is one_by_one

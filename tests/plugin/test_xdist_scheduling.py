@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.inference.chunks import WorkQueue, WorkUnit, plan_chunks, plan_others, plan_tests, worker_key_of
 from pytest_llmeval.inference.lookahead import Lookahead, Member
-from pytest_llmeval.plugin.xdist.distribution import Distribution, num_gpu_workers
+from pytest_llmeval.plugin.xdist.distribution import WorkDistribution, num_gpu_workers
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts, SessionScheduling
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
@@ -480,7 +480,7 @@ def test_a_replacement_takes_the_place_of_the_one_that_died(pytester: pytest.Pyt
     """Its slot decides on its GPU."""
     config = pytester.parseconfigure("--dist=load", "--tx=2*popen")
     distribution = config.pluginmanager.get_plugin("llmeval-distribution")
-    assert isinstance(distribution, Distribution)
+    assert isinstance(distribution, WorkDistribution)
     nodes = [FakeNode(f"gw{number}") for number in range(4)]
     for node in nodes[:3]:
         distribution.pytest_configure_node(node)

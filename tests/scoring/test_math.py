@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_llmeval.scorers.math import MathScorer, MathSettings, Verdict
+from pytest_llmeval.scorers.math import MathScorer, MathSettings, MathVerdict
 from pytest_llmeval.scorers.mathematics.answers import Extract
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
@@ -376,9 +376,9 @@ def test_a_reply_that_takes_too_long_is_compared_by_value_once(
     compared: list[str] = []
 
     class Slow:
-        def compare(self, comparison: str, target: str, reply: str, bounds: object, rel_tol: None) -> Verdict:
+        def compare(self, comparison: str, target: str, reply: str, bounds: object, rel_tol: None) -> MathVerdict:
             compared.append(reply)
-            return Verdict(False) if reply == "1" else Verdict(False, problem="it took longer than 5 s")
+            return MathVerdict(False) if reply == "1" else MathVerdict(False, problem="it took longer than 5 s")
 
     monkeypatch.setattr("pytest_llmeval.scorers.math.shared_process", Slow)
     score = judge_reply(MathSettings(), ["a^2", "b^3", last], "\\boxed{x^{41}}")

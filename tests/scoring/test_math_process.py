@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.scorers.math import Comparison, MathProcess, MathSettings, Verdict
+from pytest_llmeval.scorers.math import Comparison, MathProcess, MathSettings, MathVerdict
 from pytest_llmeval.scorers.mathematics import worker as math_worker
 from pytest_llmeval.scoring.processes import bounded_process
 from pytest_llmeval.scoring.processes.bounded_process import Bounds
@@ -23,7 +23,7 @@ from tests.support import REPOSITORY, clean_environment
 
 BOUNDS = Bounds(timeout_s=60, memory_mb=512, setting="score.math")
 SHORT = Bounds(timeout_s=0.5, memory_mb=512, setting="score.math")
-EQUAL = Verdict(equal=True, target="1/2", reply="1/2")
+EQUAL = MathVerdict(equal=True, target="1/2", reply="1/2")
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and processes of POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
@@ -44,7 +44,7 @@ def lasting() -> Iterator[MathProcess]:
     process.close()
 
 
-def half(process: MathProcess) -> Verdict:
+def half(process: MathProcess) -> MathVerdict:
     return process.compare("math_verify", r"\frac{1}{2}", "0.5", BOUNDS)
 
 
@@ -68,14 +68,14 @@ def running(process: MathProcess) -> subprocess.Popen[str]:
 )
 def test_a_bomb_costs_one_comparison(lasting: MathProcess, comparison: Comparison, bomb: str) -> None:
     verdict = lasting.compare(comparison, "5", bomb, SHORT)
-    assert verdict == Verdict(False, problem="it took longer than 0.5 s (score.math.timeout_s)")
+    assert verdict == MathVerdict(False, problem="it took longer than 0.5 s (score.math.timeout_s)")
     assert half(lasting) == EQUAL
 
 
 @linux
 def test_memory_is_bounded(process: MathProcess) -> None:
     verdict = process.compare("minerva", "5", "2^{10^{10}}", Bounds(60, 64, "score.math"))
-    assert verdict == Verdict(False, problem="it took more than 64 MiB of memory (score.math.memory_mb)")
+    assert verdict == MathVerdict(False, problem="it took more than 64 MiB of memory (score.math.memory_mb)")
     assert half(process) == EQUAL
 
 
@@ -170,7 +170,7 @@ def test_what_ends_a_new_process_is_named(
     worker = tmp_path / "worker.py"
     worker.write_text("import os\ndef services():\n return {'math_verify': lambda **_: os.abort()}\n")
     monkeypatch.setattr(math_worker, "__file__", str(worker))
-    assert half(process) == Verdict(False, problem="it ended the process that compares (SIGABRT)")
+    assert half(process) == MathVerdict(False, problem="it ended the process that compares (SIGABRT)")
 
 
 def test_an_interrupted_comparison_leaves_no_answer_behind(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pytest_llmeval.evaluation.pipeline import make_scorer
-from pytest_llmeval.scorers.reading.rankings import MEASURES, Judged
+from pytest_llmeval.scorers.reading.rankings import MEASURES, JudgedRanking
 from pytest_llmeval.scorers.retrieval import RetrievalSettings
 from pytest_llmeval.types import GenerateResponse, Score
 from tests.scoring.helpers import a_sample
@@ -92,7 +92,7 @@ def test_numbers_are_those_of_trec_eval(relevant_from: int) -> None:
 
 
 def test_judged_and_f1_are_the_fields() -> None:
-    """ir-measures sorts equal scores by id for ``Judged``, another way than trec_eval: no ties here."""
+    """ir-measures sorts equal scores by id for ``JudgedRanking``, another way than trec_eval: no ties here."""
     for seed in range(200):
         qrels, run = drawn(seed)
         run = {name: float(place) for place, name in enumerate(run)}
@@ -120,7 +120,7 @@ def test_judged_and_f1_are_the_fields() -> None:
 def test_every_value_lies_between_0_and_1(
     grades: list[int | None], missed: list[int], relevant_from: int, k: int | None
 ) -> None:
-    judged = Judged(grades, [*(grade for grade in grades if grade is not None), *missed], relevant_from)
+    judged = JudgedRanking(grades, [*(grade for grade in grades if grade is not None), *missed], relevant_from)
     for name, measure in MEASURES.items():
         if measure.lacks(judged) is None:
             assert -1e-12 <= measure.value(judged, k) <= 1 + 1e-12, name

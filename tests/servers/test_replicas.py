@@ -12,25 +12,25 @@ import pytest
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
-from pytest_llmeval.models.servers.dialects.base import Dialect, Found
+from pytest_llmeval.models.servers.dialects.base import Dialect, FoundServer
 from pytest_llmeval.models.servers.limits import FixedLimit
-from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 
 
-def replica(number: int, width: int = 64) -> Replica:
+def replica(number: int, width: int = 64) -> ServerReplica:
     client = Client(Endpoint(url=f"http://h{number}/v1"), limit=FixedLimit(width))
-    return Replica(client=client, dialect=cast("Dialect", None), found=cast("Found", None))
+    return ServerReplica(client=client, dialect=cast("Dialect", None), found=cast("FoundServer", None))
 
 
-Question = Callable[[Replica], Awaitable[Any]]
+Question = Callable[[ServerReplica], Awaitable[Any]]
 
 
-async def url_of(member: Replica) -> str:
+async def url_of(member: ServerReplica) -> str:
     await asyncio.sleep(0)
     return member.client.endpoint.host
 
 
-def share(members: list[Replica], questions: list[Question], prompts: list[Any] | None = None) -> list[Any]:
+def share(members: list[ServerReplica], questions: list[Question], prompts: list[Any] | None = None) -> list[Any]:
     """What all questions, asked at once, are answered with."""
     replicas = Replicas(members)
     given = prompts or [None] * len(questions)
@@ -66,7 +66,7 @@ def test_one_prompt_alone_is_shared_all_the_same() -> None:
 def test_a_server_that_dies_leaves_its_questions_to_the_others(error: ModelError) -> None:
     asked: list[str] = []
 
-    async def question(member: Replica) -> str:
+    async def question(member: ServerReplica) -> str:
         asked.append(await url_of(member))
         if asked[-1] == "http://h2" and asked.count("http://h2") > 3:
             raise error
@@ -80,7 +80,7 @@ def test_a_server_that_dies_leaves_its_questions_to_the_others(error: ModelError
 
 
 def test_the_last_server_s_error_is_that_of_what_is_left() -> None:
-    async def question(member: Replica) -> str:
+    async def question(member: ServerReplica) -> str:
         await asyncio.sleep(0)
         raise Unreachable(f"{member.client.endpoint.url} is gone")
 
@@ -93,7 +93,7 @@ def test_the_last_server_s_error_is_that_of_what_is_left() -> None:
 def test_a_server_that_fails_for_the_moment_leaves_the_question_to_another(working: str) -> None:
     asked: list[str] = []
 
-    async def question(member: Replica) -> str:
+    async def question(member: ServerReplica) -> str:
         asked.append(await url_of(member))
         if asked[-1] != working:
             raise RequestRefused(f"{asked[-1]}: 502", 502, may_pass=True)
@@ -110,7 +110,7 @@ def test_a_server_that_fails_for_the_moment_leaves_the_question_to_another(worki
 def test_an_error_of_a_request_is_no_reason_to_ask_elsewhere() -> None:
     asked: list[str] = []
 
-    async def question(member: Replica) -> str:
+    async def question(member: ServerReplica) -> str:
         asked.append(member.client.endpoint.host)
         raise RequestError("too long")
 

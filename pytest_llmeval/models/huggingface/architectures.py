@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-__all__ = ["Attention", "Window", "attention_of", "tells_layers"]
+__all__ = ["Attention", "AttentionWindow", "attention_of", "tells_layers"]
 
 _ONE_MASK = """
 biogpt codegen cohere deepseek_v3 falcon gemma gpt2 gpt_bigcode gpt_neox gptj granite granitemoe llama mistral
@@ -40,7 +40,7 @@ _GROWING_ROTARY = frozenset({"dynamic", "longrope", "su"})
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AttentionWindow:
     """How far back a layer reads.
 
     ``sliding``: key position > query position - ``size``. ``chunked``: both lie in the same block of
@@ -64,7 +64,7 @@ class Attention:
     kind: Literal["full", "windowed", "other"]
     reason: str
     layer_types: tuple[str, ...] = ()
-    window: Window | None = None
+    window: AttentionWindow | None = None
     max_positions: int | None = None
 
 
@@ -114,7 +114,7 @@ def _one_mask(config: Mapping[str, Any]) -> Attention:
         return _other("layers of several kinds where the model takes one mask")
     if not isinstance(window, int):
         return Attention(kind="full", reason="full attention")
-    return Attention(kind="windowed", reason=f"windows of {window} tokens", window=Window("sliding", window))
+    return Attention(kind="windowed", reason=f"windows of {window} tokens", window=AttentionWindow("sliding", window))
 
 
 def _layer_types(config: Mapping[str, Any]) -> list[str]:
@@ -137,7 +137,7 @@ def _mask_per_layer_type(config: Mapping[str, Any]) -> Attention:
         return _other("windows whose size the config does not give")
     word = "windows" if kind == "sliding" else "chunks"
     reason = f"{word} of {size} tokens in {'some' if 'full_attention' in layer_types else 'all'} layers"
-    return Attention(kind="windowed", reason=reason, layer_types=layer_types, window=Window(kind, size))
+    return Attention(kind="windowed", reason=reason, layer_types=layer_types, window=AttentionWindow(kind, size))
 
 
 def _with_rotary(config: Mapping[str, Any], attention: Attention) -> Attention:

@@ -17,8 +17,8 @@ from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 
 __all__ = [
+    "BatchRow",
     "Outcome",
-    "Row",
     "group_by",
     "plan_batches",
     "plan_decoder_rows",
@@ -34,7 +34,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BatchRow:
     """One input, and the continuations that are read off it.
 
     ``tokens`` is context + continuation without the last token. Each target is ``(request index, continuation)``: the
@@ -52,19 +52,19 @@ class Row:
         return len(self.tokens) - max(len(continuation) for _, continuation in self.targets)
 
 
-def plan_rows(pairs: Iterable[tuple[int, EncodedPair]]) -> list[Row]:
+def plan_rows(pairs: Iterable[tuple[int, EncodedPair]]) -> list[BatchRow]:
     """Return the distinct inputs of ``(request index, pair)``, in order of first appearance."""
     targets = group_by(((pair.context + pair.continuation)[:-1], (index, pair.continuation)) for index, pair in pairs)
-    return [Row(tokens, tuple(members)) for tokens, members in targets.items()]
+    return [BatchRow(tokens, tuple(members)) for tokens, members in targets.items()]
 
 
-def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[Row]:
+def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> list[BatchRow]:
     """Return the distinct inputs of encoder and decoder (by request index), those of one context next to each other."""
     by_context = group_by((pair.context, (index, pair.continuation)) for index, pair in pairs.items())
-    rows: list[Row] = []
+    rows: list[BatchRow] = []
     for context, members in by_context.items():
         by_input = group_by(((start_token, *target[1][:-1]), target) for target in members)
-        rows.extend(Row(tokens, tuple(targets), context) for tokens, targets in by_input.items())
+        rows.extend(BatchRow(tokens, tuple(targets), context) for tokens, targets in by_input.items())
     return rows
 
 

@@ -17,7 +17,7 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
-from pytest_llmeval.models.huggingface.batches import Row, group_by, plan_decoder_rows
+from pytest_llmeval.models.huggingface.batches import BatchRow, group_by, plan_decoder_rows
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine
 from pytest_llmeval.models.huggingface.loglikelihood.plain import RowScores, Scored, padded
@@ -58,10 +58,10 @@ class EncoderDecoderEngine(Engine):
         super().__init__(runner, requested)
         self._start_token = start_token
 
-    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
+    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[BatchRow]:
         return plan_decoder_rows(pairs, self._start_token)
 
-    def _lengths(self, rows: Sequence[Row]) -> list[int]:
+    def _lengths(self, rows: Sequence[BatchRow]) -> list[int]:
         longest = {
             context: max(lengths) for context, lengths in group_by((r.context, len(r.tokens)) for r in rows).items()
         }
@@ -69,16 +69,16 @@ class EncoderDecoderEngine(Engine):
         weight = math.ceil(self._plain_tokens / self._budget.max_scored)
         return [max(len(row.context) + longest[row.context], weight * longest[row.context]) for row in rows]
 
-    def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
+    def _plain_parts(self, rows: Sequence[BatchRow]) -> list[tuple[list[BatchRow], bool]]:
         return super()._plain_parts(rows) if self._runner.takes_padding else [([row], False) for row in rows]
 
-    def _run_plain(self, rows: Sequence[Row]) -> list[list[Scored]]:
+    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Scored]]:
         found = [RowScores(row) for row in rows]
         for row, row_logits, scores in zip(rows, self._logits(rows), found, strict=True):
             scores.read(row_logits[: len(row.tokens)])
         return [scores.scored() for scores in found]
 
-    def _logits(self, rows: Sequence[Row]) -> torch.Tensor:
+    def _logits(self, rows: Sequence[BatchRow]) -> torch.Tensor:
         """Return the decoder's logits (rows, positions, vocabulary), padded on the right."""
         contexts = list(dict.fromkeys(row.context for row in rows))
         device = self._model.device

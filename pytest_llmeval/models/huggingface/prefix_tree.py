@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytest_llmeval.models.huggingface.batches import Row
+from pytest_llmeval.models.huggingface.batches import BatchRow
 
 __all__ = ["Budget", "HeaderGroup", "Step", "common_length", "plan_headers", "plan_steps"]
 
@@ -137,7 +137,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     return low
 
 
-def plan_steps(rows: Sequence[Row], budget: Budget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
+def plan_steps(rows: Sequence[BatchRow], budget: Budget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
     """Return the steps that compute every target of ``rows`` (each with other tokens), one path after the other.
 
     ``cached`` are paths whose keys and values are at hand: rows that begin like one of them start there. Every step's
@@ -156,7 +156,7 @@ def plan_steps(rows: Sequence[Row], budget: Budget, cached: Sequence[tuple[int, 
 
 
 def _by_base(
-    rows: Sequence[Row], ordered: Sequence[int], cached: Sequence[tuple[int, ...]]
+    rows: Sequence[BatchRow], ordered: Sequence[int], cached: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, ...], list[int]]]:
     """Neighbours in order that begin with the same cached tokens; positions that are scored are never among those."""
     group: list[int] = []
@@ -178,7 +178,7 @@ def _by_base(
         yield group_base, group
 
 
-def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Node, list[_Node]]:
+def _tree(rows: Sequence[BatchRow], ordered: Sequence[int], depth: int) -> tuple[_Node, list[_Node]]:
     """Return the tree of the rows below ``depth``, where they are all equal; nodes in preorder. Rows are sorted."""
     first = rows[ordered[0]].tokens
     root = _Node(first, depth, depth, len(first))
@@ -212,7 +212,7 @@ def _tree(rows: Sequence[Row], ordered: Sequence[int], depth: int) -> tuple[_Nod
     return root, nodes
 
 
-def _end_of_run(rows: Sequence[Row], ordered: Sequence[int], low: int, high: int, depth: int, token: int) -> int:
+def _end_of_run(rows: Sequence[BatchRow], ordered: Sequence[int], low: int, high: int, depth: int, token: int) -> int:
     """Return where, in the sorted rows from ``low`` on, ``token`` no longer stands at ``depth``."""
     while low < high:
         middle = (low + high) // 2
@@ -306,7 +306,7 @@ def _blocks(sizes: Sequence[int], block_tokens: int) -> Iterator[tuple[int, int]
         yield start, end
 
 
-def _place_targets(row: Row, ending: _Node) -> None:
+def _place_targets(row: BatchRow, ending: _Node) -> None:
     """Note with each step which logprobs of the row's targets it gives."""
     length = len(row.tokens)
     for request, continuation in row.targets:

@@ -19,7 +19,7 @@ from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.loop import SharedLoop
 from pytest_llmeval.models.servers.slots import FileSlots
 
-__all__ = ["Bounds", "Calls", "Outcome", "is_async"]
+__all__ = ["CallBounds", "CallOutcome", "Calls", "is_async"]
 
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 """What is a call's own failure; Ctrl-C is not, nor what ends a test of pytest."""
@@ -28,7 +28,7 @@ _PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class CallBounds:
     """How many calls run at a time, None for as many as is usual, and how long one may take.
 
     ``most`` is what the user allows models in general, in the place of what is usual. In ``folder`` the processes of a
@@ -41,7 +41,7 @@ class Bounds:
     folder: Path | None = None
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """What a call returned or raised. ``is_late``: it did neither in its time."""
 
     returned: Any = None
@@ -54,7 +54,7 @@ _loop = SharedLoop("llmeval-functions", patience_s=_PATIENCE_S)
 """One loop for all functions of a process: HTTP clients belong to the loop of their first use, and are shared."""
 
 
-_Ended: TypeAlias = "queue.SimpleQueue[tuple[int, Outcome, threading.Event] | None]"
+_Ended: TypeAlias = "queue.SimpleQueue[tuple[int, CallOutcome, threading.Event] | None]"
 
 
 class _Stopped(Exception):
@@ -73,14 +73,14 @@ class Calls:
     turn. What is late is cancelled, or where it is a thread, left behind: nothing can end it.
     """
 
-    def __init__(self, function: object, name: str, bounds: Bounds) -> None:
+    def __init__(self, function: object, name: str, bounds: CallBounds) -> None:
         self._is_async = is_async(function)
         self.concurrency = bounds.concurrency or ((bounds.most or _USUAL) if self._is_async else 1)
         self._name = name
         self._bounds = bounds
         self._limit: FixedLimit | None = None
 
-    def run(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
+    def run(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, CallOutcome], None]) -> None:
         """Make the calls, and give ``take`` each one's place and outcome before another call begins in its place.
 
         So a process that is killed loses no reply that was complete.
@@ -102,19 +102,19 @@ class Calls:
         is_plain = not self._is_async and self.concurrency == 1 and bounds.timeout_s is None and not shares
         return is_plain and (not _has_running_loop() or _loop.is_running_here())
 
-    def _direct(self, call: Callable[[], Any]) -> Outcome:
+    def _direct(self, call: Callable[[], Any]) -> CallOutcome:
         started = time.perf_counter()
         try:
             returned = call()
         except _FAILURES as error:
-            return Outcome(error=error)
+            return CallOutcome(error=error)
         if not inspect.isawaitable(returned):
-            return Outcome(returned, seconds=time.perf_counter() - started)
-        found: list[Outcome] = []
+            return CallOutcome(returned, seconds=time.perf_counter() - started)
+        found: list[CallOutcome] = []
         self._on_loop([lambda: returned], lambda _, outcome: found.append(outcome))
         return found[0]._replace(seconds=time.perf_counter() - started)
 
-    def _on_loop(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, Outcome], None]) -> None:
+    def _on_loop(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, CallOutcome], None]) -> None:
         if _loop.is_running_here():
             raise RuntimeError(
                 f"{self._name} is asked within a coroutine on whose event loop its own would run: write await "
@@ -177,7 +177,7 @@ class Calls:
             self._limit = FixedLimit(self.concurrency, None if of_model is None else FileSlots(of_model))
         return self._limit
 
-    async def _bounded(self, call: Callable[[], Any]) -> Outcome:
+    async def _bounded(self, call: Callable[[], Any]) -> CallOutcome:
         started = time.perf_counter()
         task = asyncio.create_task(_outcome(call if self._is_async else lambda: _in_thread(call, self._name)))
         try:
@@ -189,9 +189,9 @@ class Calls:
         if not done:
             task.cancel()
             await asyncio.wait((task,), timeout=_PATIENCE_S)
-            return Outcome(is_late=True, seconds=seconds)
+            return CallOutcome(is_late=True, seconds=seconds)
         if task.cancelled():
-            return Outcome(error=asyncio.CancelledError("the call was cancelled from within"))
+            return CallOutcome(error=asyncio.CancelledError("the call was cancelled from within"))
         return task.result()._replace(seconds=seconds)
 
 
@@ -204,7 +204,7 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-async def _outcome(call: Callable[[], Any]) -> Outcome:
+async def _outcome(call: Callable[[], Any]) -> CallOutcome:
     try:
         returned = call()
         while inspect.isawaitable(returned):  # the thread's, and what the function in it has returned
@@ -212,8 +212,8 @@ async def _outcome(call: Callable[[], Any]) -> Outcome:
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # Ctrl-C too: left to asyncio, it would end the thread of the loop
-        return Outcome(error=error)
-    return Outcome(returned)
+        return CallOutcome(error=error)
+    return CallOutcome(returned)
 
 
 def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:

@@ -88,12 +88,12 @@ class PythonCode(ModelKind):
                 )
 
     def load(self, spec: ModelSpec, settings: ModelSettings) -> Model:
-        from pytest_llmeval.models.python.calls import Bounds
+        from pytest_llmeval.models.python.calls import CallBounds
         from pytest_llmeval.models.python.model import load_python
 
         given: Mapping[str, Any] = settings.model_args
         target = split_target(spec.location, spec.name)
-        bounds = Bounds(
+        bounds = CallBounds(
             concurrency=concurrency_of(spec.arguments, spec.name),
             most=given.get("max_connections"),
             timeout_s=timeout_of(spec.arguments, spec.name) or given.get("timeout"),

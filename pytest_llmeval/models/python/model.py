@@ -12,7 +12,7 @@ from pytest_llmeval.data.code_version import SOURCE, hash_of_sources
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel
 from pytest_llmeval.models.python import calls
-from pytest_llmeval.models.python.calls import Bounds, Calls, Outcome, is_async
+from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls, is_async
 from pytest_llmeval.models.python.importing import (
     METHODS,
     OWN_ARGUMENTS,
@@ -41,7 +41,7 @@ from pytest_llmeval.types import (
 __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 
 _T = TypeVar("_T")
-_UNBOUNDED = Bounds()
+_UNBOUNDED = CallBounds()
 _GRACE_S = 0.5
 """What a call may take more than its limit before it is told that it blocks: others block too."""
 
@@ -56,7 +56,7 @@ def load_python(
     attribute: str,
     arguments: Mapping[str, JSON],
     *,
-    bounds: Bounds | None = None,
+    bounds: CallBounds | None = None,
     embeds: bool = False,
 ) -> Model:
     """Return what the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is
@@ -113,7 +113,7 @@ class CallableModel(Backend):
         identity: ModelIdentity,
         arguments: Mapping[str, JSON],
         *,
-        bounds: Bounds = _UNBOUNDED,
+        bounds: CallBounds = _UNBOUNDED,
     ) -> None:
         self._function = function
         self.identity = identity
@@ -163,19 +163,19 @@ class CallableModel(Backend):
     def _called(self, request: GenerateRequest) -> Any:
         return self._function(_as_given(request.prompt), **self._settings(request))
 
-    def _answer(self, request: GenerateRequest, outcome: Outcome) -> GenerateResponse | Failed:
+    def _answer(self, request: GenerateRequest, outcome: CallOutcome) -> GenerateResponse | Failed:
         problem = self._problem(outcome)
         self._warn_of_blocking(outcome)
         return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
 
-    def _problem(self, outcome: Outcome) -> RequestError | None:
+    def _problem(self, outcome: CallOutcome) -> RequestError | None:
         """Return why a call has no result; None where it has one."""
         if outcome.is_late:
             limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
             return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")
         return None if outcome.error is None else self._failed(outcome.error)
 
-    def _warn_of_blocking(self, outcome: Outcome) -> None:
+    def _warn_of_blocking(self, outcome: CallOutcome) -> None:
         """Warn of a function that blocks the event loop: no limit of time can end its call."""
         limit = self._bounds.timeout_s
         if limit is None or outcome.is_late or outcome.seconds < limit + _GRACE_S or self._has_warned:
@@ -241,7 +241,7 @@ class EmbeddingFunction(CallableModel):
         return ModelError(f"model {self.identity.name}: a function that is the embedder gives vectors, and no {method}")
 
     def _embedded(self, texts: Sequence[str]) -> list[EmbeddingResponse | Failed] | Failed:
-        found: list[Outcome] = []
+        found: list[CallOutcome] = []
         self._calls.run(
             [lambda: self._function(list(texts), **self._arguments)], lambda place, outcome: found.append(outcome)
         )

@@ -23,7 +23,7 @@ from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    *("ReplayArguments", "Replies", "Reply", "ReplyProblem"),
+    *("ReplayArguments", "Replies", "RecordedReply", "ReplyProblem"),
     *("parsed_list", "read_replies", "replay_format", "truncated"),
 ]
 
@@ -98,7 +98,7 @@ class ReplayArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RecordedReply:
     """What one row says. ``place`` is where it stands, for messages.
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
@@ -144,10 +144,10 @@ class Replies:
 
     shown: str
     kind: Kind
-    replies: tuple[Reply, ...]
+    replies: tuple[RecordedReply, ...]
     report: tuple[str, float] | None = None
 
-    def of(self, suite: str) -> list[Reply]:
+    def of(self, suite: str) -> list[RecordedReply]:
         """Return the replies that name this suite or no suite."""
         return [reply for reply in self.replies if reply.suite in (None, suite)]
 
@@ -204,7 +204,7 @@ def _head_of_report(source: Source) -> re.Match[bytes] | None:
 # Rows of one's own
 
 
-def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]:
+def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[RecordedReply]:
     names = dict.fromkeys(name for row in rows for name in row.columns)
     for column, given in _named_columns(arguments).items():
         if not any(_is_there(row.columns, column) for row in rows):
@@ -227,7 +227,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Reply]
     for row in rows:
         suite = _value(row.columns, arguments.suite)
         epoch = _value(row.columns, arguments.epoch)
-        yield Reply(
+        yield RecordedReply(
             place=row.place,
             suite=None if suite is None else str(suite),
             id=_id_of(row, _value(row.columns, arguments.id)),
@@ -345,7 +345,7 @@ def _values(columns: Mapping[str, Any], names: str) -> JSON:
 # lm-eval's samples, as ``EvaluationTracker.save_results_samples`` of lm-eval 0.4.13 writes them: numbers are text there
 
 
-def _of_lm_eval(rows: Sequence[Row]) -> Iterator[Reply]:
+def _of_lm_eval(rows: Sequence[Row]) -> Iterator[RecordedReply]:
     known: dict[int, tuple[JSON, str]] = {}
     for row in rows:
         try:
@@ -360,7 +360,7 @@ def _of_lm_eval(rows: Sequence[Row]) -> Iterator[Reply]:
             ) from None
 
 
-def _lm_eval_reply(row: Row, number: int) -> Reply:
+def _lm_eval_reply(row: Row, number: int) -> RecordedReply:
     resps, arguments, doc = row.columns["resps"], row.columns["arguments"], row.columns["doc"]
     first = arguments["gen_args_0"]
     scored: list[JSON] | None = None
@@ -373,7 +373,7 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
         is_greedy = [one[0][1] == "True" for one in resps]
     else:
         response = list(resps[0]) if len(resps[0]) > 1 else resps[0][0]
-    return Reply(
+    return RecordedReply(
         place=row.place,
         number=number,
         response=response,
@@ -384,10 +384,10 @@ def _lm_eval_reply(row: Row, number: int) -> Reply:
     )
 
 
-def _of_run(source: Source) -> Iterator[Reply]:
+def _of_run(source: Source) -> Iterator[RecordedReply]:
     try:
         for line, query, documents in read_run(source):
-            yield Reply(place=f"{source.shown}:{line}", id=query, documents=(documents,))
+            yield RecordedReply(place=f"{source.shown}:{line}", id=query, documents=(documents,))
     except ValueError as problem:
         raise ReplyProblem(str(problem)) from None
 
@@ -397,7 +397,7 @@ def _of_run(source: Source) -> Iterator[Reply]:
 
 def _of_records(
     source: Source, records: Sequence[tuple[str, Mapping[str, Any]]], arguments: ReplayArguments
-) -> Iterator[Reply]:
+) -> Iterator[RecordedReply]:
     # A sample whose worker died names no model.
     models = dict.fromkeys(str(record["model"]) for _, record in records if record.get("model") is not None)
     if arguments.model is None and len(models) > 1:
@@ -438,7 +438,7 @@ def _journal_records(source: Source) -> list[tuple[str, Mapping[str, Any]]]:
     return list(found.values())
 
 
-def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
+def _record_reply(place: str, record: Mapping[str, Any]) -> RecordedReply:
     if not isinstance(record.get("suite"), str | None) or not isinstance(record.get("id"), str | None):
         raise TypeError("suite, id")
     details = record.get("details") or {}
@@ -458,7 +458,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> Reply:
     if outputs is None and record.get("reasoning") is not None:
         reasonings = (record["reasoning"],)
     count, num_truncated = 1 if outputs is None else len(outputs), record.get("num_truncated") or 0
-    return Reply(
+    return RecordedReply(
         place=place,
         suite=record.get("suite"),
         id=record.get("id"),

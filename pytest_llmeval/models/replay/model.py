@@ -12,9 +12,9 @@ from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
 from pytest_llmeval.models.base import Failed, SampleBackend
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.replay.file import (
+    RecordedReply,
     ReplayArguments,
     Replies,
-    Reply,
     ReplyProblem,
     parsed_list,
     read_replies,
@@ -65,7 +65,7 @@ class ReplayModel(SampleBackend):
         super().__init__(identity)
         self._replies = replies
         self._partial = partial
-        self._assigned: dict[str, Mapping[str, tuple[Reply, ...]]] = {}
+        self._assigned: dict[str, Mapping[str, tuple[RecordedReply, ...]]] = {}
         self._num_left_out: dict[str, int] = {}
 
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
@@ -121,7 +121,7 @@ class DataResponses(SampleBackend):
             missing = RequestError("the row has no response; dataset.where can leave such rows out")
             return [missing for _ in sample.requests]
         is_cut = truncated(sample.row.get("finish_reason"))
-        return responses_of([Reply(place=sample.place, response=sample.response, truncated=is_cut)], sample)
+        return responses_of([RecordedReply(place=sample.place, response=sample.response, truncated=is_cut)], sample)
 
 
 # Which sample a reply belongs to
@@ -129,7 +129,7 @@ class DataResponses(SampleBackend):
 
 def assign_replies(
     replies: Replies, suite: str, samples: Sequence[AskedSample], *, partial: bool = False
-) -> dict[str, tuple[Reply, ...]]:
+) -> dict[str, tuple[RecordedReply, ...]]:
     """Return the replies to each sample of a suite, by the sample's id, those of several epochs in their order.
 
     By id; by number, where the file counts rows; else by order, with ``partial`` as far as both go. Raises
@@ -161,13 +161,13 @@ def assign_replies(
     return assigned
 
 
-def _are_in_order(own: Sequence[Reply]) -> bool:
+def _are_in_order(own: Sequence[RecordedReply]) -> bool:
     """Tell whether only their order says to which samples the replies belong."""
     return all(reply.id is None and reply.number is None for reply in own)
 
 
-def _grouped(named: Iterable[tuple[str, Reply]], replies: Replies) -> dict[str, tuple[Reply, ...]]:
-    groups: dict[str, list[Reply]] = {}
+def _grouped(named: Iterable[tuple[str, RecordedReply]], replies: Replies) -> dict[str, tuple[RecordedReply, ...]]:
+    groups: dict[str, list[RecordedReply]] = {}
     empty: set[str] = set()
     for id_, reply in named:
         if reply.is_empty:
@@ -191,7 +191,7 @@ def _grouped(named: Iterable[tuple[str, Reply]], replies: Replies) -> dict[str, 
 
 
 def _check_ids(
-    assigned: Mapping[str, tuple[Reply, ...]],
+    assigned: Mapping[str, tuple[RecordedReply, ...]],
     replies: Replies,
     suite: str,
     samples: Sequence[AskedSample],
@@ -218,7 +218,7 @@ def _check_ids(
 
 
 def _check_documents(
-    assigned: Mapping[str, tuple[Reply, ...]], replies: Replies, suite: str, samples: Sequence[AskedSample]
+    assigned: Mapping[str, tuple[RecordedReply, ...]], replies: Replies, suite: str, samples: Sequence[AskedSample]
 ) -> None:
     """Refuse replies to other rows: what both have under one name, as text or a number, has to be equal."""
     for sample in samples:
@@ -242,7 +242,7 @@ def _listed(names: Collection[object]) -> str:
 # What it answers
 
 
-def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response | Failed]:
+def responses_of(replies: Sequence[RecordedReply], sample: AskedSample) -> list[Response | Failed]:
     """Return what the replies to a sample answer to its requests; ``RequestError`` in their place where they do not
     fit.
     """
@@ -252,7 +252,7 @@ def responses_of(replies: Sequence[Reply], sample: AskedSample) -> list[Response
         return [RequestError(str(problem)) for _ in sample.requests]
 
 
-def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Response]:
+def _responses(replies: Sequence[RecordedReply], sample: AskedSample) -> Iterator[Response]:
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
         texts = [found for reply in replies for found in _generated(reply, sample)]
@@ -267,7 +267,7 @@ def _responses(replies: Sequence[Reply], sample: AskedSample) -> Iterator[Respon
     yield from _scored(replies[0], len(requests), isinstance(requests[0], LoglikelihoodRollingRequest))
 
 
-def _generated(reply: Reply, sample: AskedSample) -> Iterator[GenerateResponse]:
+def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateResponse]:
     """Yield the texts of a reply with what came with each; where documents are judged, the one list of these that it
     is.
     """
@@ -305,7 +305,7 @@ def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:
     return found if len(found) == count else [found[0] if found else None] * count
 
 
-def _texts(reply: Reply) -> list[str]:
+def _texts(reply: RecordedReply) -> list[str]:
     value = reply.response
     if value is None:
         found = "scores" if reply.scores is not None else "documents" if reply.documents else "log-likelihoods"
@@ -321,7 +321,7 @@ def _text(value: JSON, place: str) -> str:
     raise ReplyProblem(f"{place}: response: found {describe(value)}, expected text")
 
 
-def _scored(reply: Reply, count: int, is_text: bool) -> Iterator[LoglikelihoodResponse]:
+def _scored(reply: RecordedReply, count: int, is_text: bool) -> Iterator[LoglikelihoodResponse]:
     if reply.scores is not None:
         yield from _option_scores(reply, count)
         return
@@ -351,7 +351,7 @@ def _scored(reply: Reply, count: int, is_text: bool) -> Iterator[LoglikelihoodRe
         )
 
 
-def _greedy(reply: Reply, value: JSON, count: int) -> list[bool | None]:
+def _greedy(reply: RecordedReply, value: JSON, count: int) -> list[bool | None]:
     """Tell whether each continuation is the likeliest one, as a column or pairs of a number and this say; else None."""
     found = parsed_list(reply.is_greedy)
     if found is None:
@@ -368,7 +368,7 @@ def _greedy(reply: Reply, value: JSON, count: int) -> list[bool | None]:
     return [known[item] for item in items]  # type: ignore[index]
 
 
-def _option_scores(reply: Reply, count: int) -> Iterator[LoglikelihoodResponse]:
+def _option_scores(reply: RecordedReply, count: int) -> Iterator[LoglikelihoodResponse]:
     """Yield scores of options (logits, say), made a distribution by a softmax: ``s - log(sum(exp(s)))``, so never above
     0.
 
@@ -393,7 +393,7 @@ def _is_number(value: JSON) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _numbers(reply: Reply, name: str, value: JSON, count: int) -> list[float]:
+def _numbers(reply: RecordedReply, name: str, value: JSON, count: int) -> list[float]:
     value = parsed_list(value)
     items = value if isinstance(value, list) else [value]
     if len(items) != count:
@@ -401,7 +401,7 @@ def _numbers(reply: Reply, name: str, value: JSON, count: int) -> list[float]:
     return [_number(reply, name, item) for item in items]
 
 
-def _number(reply: Reply, name: str, value: JSON) -> float:
+def _number(reply: RecordedReply, name: str, value: JSON) -> float:
     if isinstance(value, list) and value:  # [loglikelihood, is_greedy]
         value = value[0]
     try:

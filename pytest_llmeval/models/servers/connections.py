@@ -19,7 +19,7 @@ from pytest_llmeval.text.redaction import one_line
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Answer", "BrokenConnection", "Connections", "NoAnswer", "NoConnection", "Secret"]
+__all__ = ["BrokenConnection", "Connections", "HttpReply", "NoAnswer", "NoConnection", "Secret"]
 
 CONNECT_TIMEOUT_S = 5.0
 _IDLE_S = 4.0
@@ -61,7 +61,7 @@ class Secret:
         return "***"
 
 
-class Answer(NamedTuple):
+class HttpReply(NamedTuple):
     """A reply; the headers' names are lower-case."""
 
     status: int
@@ -81,7 +81,7 @@ class Connections:
         self._proxy = _proxy_to(endpoint)
         self._session: aiohttp.ClientSession | None = None
 
-    async def exchange(self, method: str, path: str, content: bytes | None, timeout_s: float) -> Answer:
+    async def exchange(self, method: str, path: str, content: bytes | None, timeout_s: float) -> HttpReply:
         """Ask for ``path`` and wait for the whole reply.
 
         Raises ``NoConnection``, ``BrokenConnection`` and ``NoAnswer``.
@@ -119,7 +119,7 @@ class Connections:
         for name, value in reply.headers.items():
             key = name.lower()
             headers[key] = f"{headers[key]}, {value}" if key in headers else value
-        return Answer(reply.status, headers, body)
+        return HttpReply(reply.status, headers, body)
 
     def _opened(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.servers.dialects.anthropic import Anthropic
+from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.dialects.base import Dialect, looked_up
 from pytest_llmeval.models.servers.dialects.completions import what_came
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
 from pytest_llmeval.models.servers.dialects.llama_server import LlamaServer
-from pytest_llmeval.models.servers.dialects.ollama import Ollama
-from pytest_llmeval.models.servers.dialects.openai import OpenAI
+from pytest_llmeval.models.servers.dialects.ollama import OllamaDialect
+from pytest_llmeval.models.servers.dialects.openai import OpenAIDialect
 from pytest_llmeval.models.servers.dialects.sglang import SGLang
 from pytest_llmeval.models.servers.dialects.vllm import VLLM
 
@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["DIALECT_CLASSES", "detect"]
 
 DIALECT_CLASSES: Mapping[str, type[Dialect]] = {
-    dialect.name: dialect for dialect in (VLLM, SGLang, LlamaCppPython, LlamaServer, Ollama, OpenAI, Anthropic, Generic)
+    dialect.name: dialect
+    for dialect in (VLLM, SGLang, LlamaCppPython, LlamaServer, OllamaDialect, OpenAIDialect, AnthropicDialect, Generic)
 }
 
-_HOSTS: Mapping[str, type[Dialect]] = {"api.openai.com": OpenAI, "api.anthropic.com": Anthropic}
-_OWNERS: Mapping[str, type[Dialect]] = {"vllm": VLLM, "sglang": SGLang, "llamacpp": LlamaServer, "library": Ollama}
+_HOSTS: Mapping[str, type[Dialect]] = {"api.openai.com": OpenAIDialect, "api.anthropic.com": AnthropicDialect}
+_OWNERS: Mapping[str, type[Dialect]] = {
+    "vllm": VLLM,
+    "sglang": SGLang,
+    "llamacpp": LlamaServer,
+    "library": OllamaDialect,
+}
 """Dialects by what ``owned_by`` says in an entry of ``/models``."""
 
 
@@ -52,7 +58,7 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
         if (known := _OWNERS.get(str(entry.get("owned_by")))) is not None:
             return known
         if "display_name" in entry and entry.get("type") == "model":
-            return Anthropic
+            return AnthropicDialect
     if reply.headers.get("server", "").lower().startswith("llama.cpp"):
         return LlamaServer
     if (found := await _by_paths(client)) is not None:
@@ -65,7 +71,7 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
 async def _by_paths(client: Client) -> type[Dialect] | None:
     """Return the dialect, found by what the kinds of servers have beside the OpenAI interface."""
     if "version" in await looked_up(client, "//api/version"):
-        return Ollama
+        return OllamaDialect
     info = (await looked_up(client, "//openapi.json")).get("info")
     if isinstance(info, dict) and "llama.cpp Python" in str(info.get("title")):
         return LlamaCppPython

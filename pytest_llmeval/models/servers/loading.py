@@ -20,7 +20,7 @@ from pytest_llmeval.models.servers.detection import detect
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import ServerModel
 from pytest_llmeval.models.servers.planning import Planner
-from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 from pytest_llmeval.models.servers.self_test import (
     GREEDY_PROMPTS,
     examine,
@@ -29,7 +29,7 @@ from pytest_llmeval.models.servers.self_test import (
     greedy_replies,
 )
 from pytest_llmeval.models.servers.tokens import local_tokenizer, tokenizer_of
-from pytest_llmeval.models.servers.verdict import Probe, Verdict, merged
+from pytest_llmeval.models.servers.verdict import Probe, ServerVerdict, merged
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted
@@ -80,7 +80,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
 
-    async def test(member: Replica) -> Verdict:
+    async def test(member: ServerReplica) -> ServerVerdict:
         if embeds:
             return await examine_embeddings(member.dialect, member.client)
         verdict = await examine(member.dialect, member.client, encoder, source)
@@ -114,13 +114,13 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
     )
 
 
-async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> tuple[list[Replica], list[str]]:
+async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) -> tuple[list[ServerReplica], list[str]]:
     """Return the servers that answer, and why others do not: a worker may begin when one has died. Its requests are for
     the rest.
     """
     connecting = (_connect(arguments, client) for client in clients)
     found = await asyncio.gather(*connecting, return_exceptions=True)
-    members = [one for one in found if isinstance(one, Replica)]
+    members = [one for one in found if isinstance(one, ServerReplica)]
     for error in found:
         if isinstance(error, BaseException) and not (members and isinstance(error, Unreachable)):
             raise error
@@ -134,7 +134,7 @@ async def _connect_all(arguments: ServerArguments, clients: Sequence[Client]) ->
     return members, [str(error) for error in found if isinstance(error, BaseException)]
 
 
-def _length(members: Sequence[Replica]) -> int | None:
+def _length(members: Sequence[ServerReplica]) -> int | None:
     """Return the context of the one that has the shortest."""
     return min((member.found.max_length for member in members if member.found.max_length), default=None)
 
@@ -143,7 +143,7 @@ def _no_replicas(why: str) -> ModelError:
     return ModelError(f"the servers are no replicas of one model: {why}")
 
 
-async def _connect(arguments: ServerArguments, client: Client) -> Replica:
+async def _connect(arguments: ServerArguments, client: Client) -> ServerReplica:
     """Return what a server is, by a few cheap requests."""
     kind = await detect(client, arguments.dialect, has_name=arguments.model is not None)
     dialect = kind(extra_body=arguments.extra_body, max_tokens_field=arguments.max_tokens_field)
@@ -152,10 +152,10 @@ async def _connect(arguments: ServerArguments, client: Client) -> Replica:
     width = found.num_slots or _WIDTHS.get(dialect.name)
     if client.endpoint.max_connections is None and width is not None and not dialect.is_hosted:
         client.limit.set_width(width)
-    return Replica(client=client, dialect=dialect, found=found)
+    return ServerReplica(client=client, dialect=dialect, found=found)
 
 
-def _watch(member: Replica, arguments: ServerArguments, probe: Probe | None) -> None:
+def _watch(member: ServerReplica, arguments: ServerArguments, probe: Probe | None) -> None:
     """Have the server asked from now on whether it is the same, when there is doubt. The name of a hosted model says
     nothing that could be compared.
     """
@@ -163,7 +163,7 @@ def _watch(member: Replica, arguments: ServerArguments, probe: Probe | None) -> 
         member.client.watch.ask = functools.partial(_check_is_the_same, member, arguments, probe)
 
 
-async def _check_is_the_same(member: Replica, arguments: ServerArguments, probe: Probe | None) -> None:
+async def _check_is_the_same(member: ServerReplica, arguments: ServerArguments, probe: Probe | None) -> None:
     """Ask again what the server is, and for the logprobs of a text that are known. Raises ``ModelError`` where that is
     something else now.
     """
@@ -199,13 +199,15 @@ def _names(clients: Sequence[Client]) -> dict[Endpoint, str]:
 
 
 async def _examine_all(
-    members: Sequence[Replica], names: Mapping[Endpoint, str], test: Callable[[Replica], Awaitable[Verdict]]
-) -> dict[str, Verdict]:
+    members: Sequence[ServerReplica],
+    names: Mapping[Endpoint, str],
+    test: Callable[[ServerReplica], Awaitable[ServerVerdict]],
+) -> dict[str, ServerVerdict]:
     """Return the verdicts by name, without servers that died meanwhile; if all did, raise the first one's error."""
     found = await asyncio.gather(*map(test, members), return_exceptions=True)
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, ServerVerdict] = {}
     for member, verdict in zip(members, found, strict=True):
-        if isinstance(verdict, Verdict):
+        if isinstance(verdict, ServerVerdict):
             verdicts[names[member.client.endpoint]] = verdict
         elif isinstance(verdict, Unreachable):
             member.error = verdict
@@ -227,7 +229,7 @@ async def _examine_all(
     return verdicts
 
 
-async def _compare_replies(members: Sequence[Replica], *, is_chat: bool) -> None:
+async def _compare_replies(members: Sequence[ServerReplica], *, is_chat: bool) -> None:
     """Check that servers without logprobs could have the same weights: their greedy replies to short prompts are the
     same.
 
@@ -260,8 +262,8 @@ async def _compare_replies(members: Sequence[Replica], *, is_chat: bool) -> None
 def _identity(
     name: str,
     arguments: ServerArguments,
-    replicas: Sequence[Replica],
-    verdict: Verdict,
+    replicas: Sequence[ServerReplica],
+    verdict: ServerVerdict,
     tokenizer: str | None,
     role: Role | None,
 ) -> ModelIdentity:

@@ -20,11 +20,11 @@ from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.batches import sum_of_windows
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.client import Usage
-from pytest_llmeval.models.servers.dialects.base import Scored
-from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, Planner, Question, Text, Windows
-from pytest_llmeval.models.servers.replicas import Replica, Replicas
+from pytest_llmeval.models.servers.dialects.base import ScoredPrompt
+from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, PlannedText, Planner, Question, Windows
+from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 from pytest_llmeval.models.servers.replies import served_together
-from pytest_llmeval.models.servers.verdict import Verdict
+from pytest_llmeval.models.servers.verdict import ServerVerdict
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,
@@ -59,7 +59,7 @@ class ServerModel(UniformBackend):
         identity: ModelIdentity,
         replicas: Replicas,
         planner: Planner,
-        verdict: Verdict,
+        verdict: ServerVerdict,
         *,
         prices: tuple[float | None, float | None] = (None, None),
         missing: Sequence[str] = (),
@@ -240,10 +240,10 @@ def _fail(future: Future[Response | Failed], error: BaseException) -> None:
         future.set_exception(error)
 
 
-async def _ask(question: Question, replica: Replica) -> _Answers:
+async def _ask(question: Question, replica: ServerReplica) -> _Answers:
     """Return the answers to one question, by place. Raises ``RequestError``."""
     match question:
-        case Text():
+        case PlannedText():
             return dict.fromkeys(question.places, await _ask_text(question, replica))
         case Pair():
             answer = await replica.dialect.loglikelihood(replica.client, question.pair)
@@ -258,7 +258,7 @@ async def _ask(question: Question, replica: Replica) -> _Answers:
             return dict.fromkeys(question.places, replace(sum_of_windows(windows), **served_together(windows)))
 
 
-async def _ask_text(question: Text, replica: Replica) -> GenerateResponse:
+async def _ask_text(question: PlannedText, replica: ServerReplica) -> GenerateResponse:
     response = await replica.dialect.generate(replica.client, question.request, question.opened)
     sent = question.num_prompt_tokens
     if sent is not None and response.num_prompt_tokens not in (0, sent, 2 * sent):  # twice if it was asked again
@@ -269,9 +269,9 @@ async def _ask_text(question: Text, replica: Replica) -> GenerateResponse:
     return response
 
 
-async def _ask_options(question: Options, replica: Replica) -> _Answers:
+async def _ask_options(question: Options, replica: ServerReplica) -> _Answers:
     dialect, client = replica.dialect, replica.client
-    shared = Scored(logprobs=(), is_greedy=True, num_context_tokens=len(question.context), seconds=0.0)
+    shared = ScoredPrompt(logprobs=(), is_greedy=True, num_context_tokens=len(question.context), seconds=0.0)
     if question.shared:
         shared = await dialect.score(client, EncodedPair(question.context, question.shared))
     found = await dialect.next_logprobs(client, (*question.context, *question.shared), list(question.tokens))

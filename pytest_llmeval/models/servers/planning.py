@@ -13,7 +13,7 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.huggingface.batches import rolling_windows
 from pytest_llmeval.models.servers.dialects.base import Dialect, TextPair
-from pytest_llmeval.models.servers.verdict import Verdict
+from pytest_llmeval.models.servers.verdict import ServerVerdict
 from pytest_llmeval.text.reasoning import Tags, opened_by
 from pytest_llmeval.types import (
     EmbeddingRequest,
@@ -25,7 +25,7 @@ from pytest_llmeval.types import (
     Request,
 )
 
-__all__ = ["Embedded", "Options", "Pair", "Planner", "Question", "Text", "Windows"]
+__all__ = ["Embedded", "Options", "Pair", "PlannedText", "Planner", "Question", "Windows"]
 
 
 _SHORT_CHAT = (Message(role="user", content="a"),)
@@ -34,7 +34,7 @@ _MOST_TOKENS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PlannedText:
     """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known.
     ``opened`` is the tag of reasoning with which the server's chat template has the reply begin.
     """
@@ -85,7 +85,7 @@ class Embedded:
     text: str
 
 
-Question: TypeAlias = Text | Pair | Options | Windows | Embedded
+Question: TypeAlias = PlannedText | Pair | Options | Windows | Embedded
 
 
 class Planner:
@@ -98,7 +98,7 @@ class Planner:
         self,
         dialect: Dialect,
         encoder: Encoder | None,
-        verdict: Verdict,
+        verdict: ServerVerdict,
         *,
         max_length: int | None,
         wanted_length: int | None = None,
@@ -216,7 +216,7 @@ class Planner:
 
     # Texts
 
-    def _text(self, place: int, request: GenerateRequest) -> Text:
+    def _text(self, place: int, request: GenerateRequest) -> PlannedText:
         if request.max_tokens < 1:
             raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
         if not request.temperature >= 0:
@@ -234,7 +234,7 @@ class Planner:
             if not _is_begun(prompt) or self._dialect.continues_chat or self._dialect.is_hosted:
                 if self._verdict.chat is not None:
                     raise RequestError(f"the self-test has refused this server's chats: {self._verdict.chat}")
-                return Text((place,), request, None, self._opened(request.reasoning))
+                return PlannedText((place,), request, None, self._opened(request.reasoning))
             prompt = self._continued(prompt)
         else:
             prompt = self._without_bos(prompt)
@@ -244,7 +244,7 @@ class Planner:
         if self._verdict.counts_tokens and self._encoder is not None and self._dialect.takes_text:
             count = len(self._encoder.prompt(prompt))
             self._check_room(count, request.max_tokens)
-        return Text((place,), replace(request, prompt=prompt), count)
+        return PlannedText((place,), replace(request, prompt=prompt), count)
 
     def _opened(self, tags: Tags) -> str:
         """Return the tag of reasoning that the chat template opens, as far as it is known here; the empty text for

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Usage
-from pytest_llmeval.models.servers.dialects.base import Dialect, Found
+from pytest_llmeval.models.servers.dialects.base import Dialect, FoundServer
 
-__all__ = ["Replica", "Replicas"]
+__all__ = ["Replicas", "ServerReplica"]
 
 _T = TypeVar("_T")
 _SLACK = 4
@@ -20,12 +20,12 @@ _NUM_REMEMBERED = 1000
 
 
 @dataclass(slots=True, kw_only=True)
-class Replica:
+class ServerReplica:
     """One server. ``error`` is what ended it."""
 
     client: Client
     dialect: Dialect
-    found: Found
+    found: FoundServer
     num_open: int = 0
     error: ModelError | None = None
 
@@ -37,18 +37,18 @@ class Replica:
 class Replicas:
     """Shares questions out, each to the server with the most room. Used on the event loop alone."""
 
-    def __init__(self, members: Sequence[Replica]) -> None:
+    def __init__(self, members: Sequence[ServerReplica]) -> None:
         self.members = tuple(members)
-        self._readers: OrderedDict[Hashable, Replica] = OrderedDict()
+        self._readers: OrderedDict[Hashable, ServerReplica] = OrderedDict()
 
-    async def ask(self, question: Callable[[Replica], Awaitable[_T]], prompt: Hashable = None) -> _T:
+    async def ask(self, question: Callable[[ServerReplica], Awaitable[_T]], prompt: Hashable = None) -> _T:
         """Return what the question's server answers. A server that is gone, or refuses to go on, is not asked again;
         one that fails for the moment, in all tries, leaves the question to another.
 
         The server that was last asked about the same ``prompt`` has read it already: it is asked again if it has
         little more to do than the others. Raises ``RequestError``, and what ended the last server.
         """
-        tried: list[Replica] = []
+        tried: list[ServerReplica] = []
         while True:
             replica = self._next(prompt, tried)
             replica.num_open += 1
@@ -63,10 +63,10 @@ class Replicas:
             finally:
                 replica.num_open -= 1
 
-    def _living(self, tried: Sequence[Replica] = ()) -> list[Replica]:
+    def _living(self, tried: Sequence[ServerReplica] = ()) -> list[ServerReplica]:
         return [m for m in self.members if m.error is None and not any(m is other for other in tried)]
 
-    def _next(self, prompt: Hashable, tried: Sequence[Replica]) -> Replica:
+    def _next(self, prompt: Hashable, tried: Sequence[ServerReplica]) -> ServerReplica:
         alive = self._living(tried) or self._living()
         if not alive:
             error = self.members[-1].error

@@ -18,7 +18,7 @@ from pytest_llmeval.models.encoding import Encoder
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import WEAKER, Dialect, Written
 from pytest_llmeval.models.servers.loglikelihood_checks import PROBES, LoglikelihoodChecks
-from pytest_llmeval.models.servers.verdict import Disobeyed, Untrue, Verdict, raise_if_passing, reason_of
+from pytest_llmeval.models.servers.verdict import Disobeyed, ServerVerdict, Untrue, raise_if_passing, reason_of
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _NUM_SHORT = 2
 _ALONE = "it is asked for embeddings alone"
 
 
-async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str) -> Verdict:
+async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str) -> ServerVerdict:
     """Ask the server, and judge. ``encoder`` uses the tokenizer that ``tokenizer`` names (empty: the server's own).
 
     Raises ``ModelStopped`` and ``Unreachable``, and ``ModelError`` for what might go well at another time: a session
@@ -54,7 +54,7 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     reason = await loglikelihood.judge()
     if reason is None and not tokenizer:
         notes.append("tokens and BOS are the server's own, not compared with a tokenizer (tokenizer=ID_OR_FOLDER)")
-    return Verdict(
+    return ServerVerdict(
         text=text,
         chat=chat,
         loglikelihood=reason,
@@ -67,7 +67,7 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     )
 
 
-async def examine_embeddings(dialect: Dialect, client: Client) -> Verdict:
+async def examine_embeddings(dialect: Dialect, client: Client) -> ServerVerdict:
     """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. Raises what ``examine``
     does.
     """
@@ -79,7 +79,7 @@ async def examine_embeddings(dialect: Dialect, client: Client) -> Verdict:
     except RequestError as error:
         raise_if_passing(error, client, "of embeddings")
         reason = reason_of(error)
-    return Verdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
+    return ServerVerdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
 
 
 async def find_json_way(dialect: Dialect, client: Client) -> None:

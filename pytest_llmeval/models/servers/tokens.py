@@ -12,15 +12,15 @@ from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.servers import loop
 
 if TYPE_CHECKING:
-    from pytest_llmeval.models.servers.dialects.base import Found
-    from pytest_llmeval.models.servers.replicas import Replica, Replicas
+    from pytest_llmeval.models.servers.dialects.base import FoundServer
+    from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 
 __all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
 
-def local_tokenizer(model: str, given: str | None, found: Found) -> tuple[Tokenizer | None, str]:
+def local_tokenizer(model: str, given: str | None, found: FoundServer) -> tuple[Tokenizer | None, str]:
     """Return the tokenizer that was given, else that of the model's own folder or snapshot, where the server names one
     that is on this machine; and where it comes from, for the report. Raises ``ModelError``.
     """
@@ -96,7 +96,7 @@ class ServerTokenizer:
         text: str | None = self._ask(lambda replica: replica.dialect.detokenize(replica.client, tokens))
         return text
 
-    def _ask(self, question: Callable[[Replica], Awaitable[Any]]) -> Any:
+    def _ask(self, question: Callable[[ServerReplica], Awaitable[Any]]) -> Any:
         """Return the answer of one of the servers that live."""
         return loop.wait(self._replicas.ask(question))
 

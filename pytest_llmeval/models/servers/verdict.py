@@ -21,8 +21,8 @@ __all__ = [
     "Compared",
     "Disobeyed",
     "Probe",
+    "ServerVerdict",
     "Untrue",
-    "Verdict",
     "merged",
     "raise_if_passing",
     "reason_of",
@@ -52,7 +52,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ServerVerdict:
     """A verdict on what a server can be asked for: for each of the three None, or why not.
 
     ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
@@ -159,7 +159,7 @@ class Compared:
         return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
 
 
-def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
+def merged(verdicts: Mapping[str, ServerVerdict]) -> ServerVerdict:
     """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
     known = list(verdicts.values())
     if len(known) == 1:
@@ -178,7 +178,7 @@ def merged(verdicts: Mapping[str, Verdict]) -> Verdict:
         if difference := known[0].probe.difference(verdict.probe):
             loglikelihood = f"{url} has other weights: of one text {difference}"
             break
-    return Verdict(
+    return ServerVerdict(
         text=reason("text"),
         chat=reason("chat"),
         loglikelihood=loglikelihood,

@@ -11,7 +11,7 @@ from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.plugin.collection.earlier_replies import lacks_baseline
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.models.loading import is_overridden
-from pytest_llmeval.plugin.options.settings import Limit, Shard, settings_key, was_given
+from pytest_llmeval.plugin.options.settings import SampleLimit, Shard, settings_key, was_given
 from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.stash import (
     SampleKey,
@@ -31,7 +31,7 @@ __all__ = ["LimitSamples", "ShardTests", "check_overrides", "collected_in"]
 class LimitSamples:
     """``--llm-limit``. Registered late, so that its wrapper is the outermost: it chooses among what all others left."""
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: SampleLimit) -> None:
         self._limit = limit
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-__all__ = ["Limit", "Shard"]
+__all__ = ["SampleLimit", "Shard"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class SampleLimit:
     """How many samples of each suite run: ``count`` of them, the first or a random choice by ``seed``."""
 
     count: int
@@ -90,11 +90,11 @@ def address(value: str) -> str:
     return found
 
 
-def limit(value: str) -> Limit:
+def limit(value: str) -> SampleLimit:
     found = re.fullmatch(r"(first:)?([0-9]{1,9})|([0-9]{1,9}):seed=([0-9]{1,9})", value)
     if found is None or int(found[2] or found[3]) == 0:
         raise ValueError("expected N, N:seed=S or first:N, with N above 0")
-    return Limit(int(found[2] or found[3]), first=found[1] is not None, seed=int(found[4] or 0))
+    return SampleLimit(int(found[2] or found[3]), first=found[1] is not None, seed=int(found[4] or 0))
 
 
 def suite(value: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.plugin.options.parsers import Limit, Shard
+from pytest_llmeval.plugin.options.parsers import SampleLimit, Shard
 from pytest_llmeval.plugin.options.table import OPTIONS, Option
 from pytest_llmeval.roles import ROLES, Role
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import GateMode
     from pytest_llmeval.suites.format.gate_rules import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
-    from pytest_llmeval.text.quantities import Quantity
+    from pytest_llmeval.text.quantities import Amount
 
 __all__ = [
     "OPTIONS",
-    "Limit",
     "Option",
+    "SampleLimit",
     "Settings",
     "Shard",
     "add_options",
@@ -80,7 +80,7 @@ class Settings:
     suite: tuple[str, ...] = ()
     lm_eval: bool = False
     trust_task_code: bool = False
-    limit: Limit | None = None
+    limit: SampleLimit | None = None
     strict: bool = False
     show_prompts: bool = False
     show_wrong: int | None = None
@@ -89,7 +89,7 @@ class Settings:
     report_records: ReportRecords = "all"
     store: Path | None = None
     store_refresh: bool = False
-    store_max_age: Quantity | None = None
+    store_max_age: Amount | None = None
     gate: tuple[GivenGate, ...] = ()
     project_gate: tuple[GivenGate, ...] = ()
     baseline: Path | None = None

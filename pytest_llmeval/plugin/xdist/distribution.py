@@ -30,7 +30,7 @@ from pytest_llmeval.roles import MODEL_FIXTURES
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist.collected import Collected, Inbox
 
-__all__ = ["Distribution", "num_gpu_workers"]
+__all__ = ["WorkDistribution", "num_gpu_workers"]
 
 _MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
 """Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
@@ -56,7 +56,7 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
     return None
 
 
-class Distribution:
+class WorkDistribution:
     """Hooks of pytest-xdist's controller.
 
     ``take_collected`` receives what each worker has collected, with the node ids of its samples that are to run.

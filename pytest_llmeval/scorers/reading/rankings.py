@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
-__all__ = ["MEASURES", "Judged", "Measure"]
+__all__ = ["MEASURES", "JudgedRanking", "Measure"]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRanking:
     """A ranking as judgements see it: ``grades[i]`` is that of the document at rank i + 1, None where it is unjudged.
 
     ``judgements`` are the grades of all documents that were judged for the query. A document is relevant from the grade
@@ -50,55 +50,55 @@ class Measure:
     ranking; None where it has one.
     """
 
-    value: Callable[[Judged, int | None], float]
-    lacks: Callable[[Judged], str | None]
+    value: Callable[[JudgedRanking, int | None], float]
+    lacks: Callable[[JudgedRanking], str | None]
 
 
 NO_RELEVANT = "no document is relevant"
 
 
-def _without_relevant(judged: Judged) -> str | None:
+def _without_relevant(judged: JudgedRanking) -> str | None:
     return None if judged.num_relevant else NO_RELEVANT
 
 
-def _without_gain(judged: Judged) -> str | None:
+def _without_gain(judged: JudgedRanking) -> str | None:
     """Any grade above 0 is a gain, whatever ``relevant_from`` says."""
     return None if any(grade > 0 for grade in judged.judgements) else NO_RELEVANT
 
 
-def _without_documents(judged: Judged) -> str | None:
+def _without_documents(judged: JudgedRanking) -> str | None:
     return None if judged.grades else "nothing was found"
 
 
-def precision(judged: Judged, k: int | None) -> float:
+def precision(judged: JudgedRanking, k: int | None) -> float:
     """Relevant documents among the first k, by k, also where fewer were found."""
     k = len(judged.grades) if k is None else k
     return judged.num_hits(k) / k if k else 0.0
 
 
-def recall(judged: Judged, k: int | None) -> float:
+def recall(judged: JudgedRanking, k: int | None) -> float:
     """Relevant documents among the first k, by all relevant ones."""
     return judged.num_hits(k) / judged.num_relevant
 
 
-def f1(judged: Judged, k: int | None) -> float:
+def f1(judged: JudgedRanking, k: int | None) -> float:
     """The harmonic mean of precision and recall."""
     hits = judged.num_hits(k)
     num_shown = len(judged.grades) if k is None else k
     return 2 * hits / (num_shown + judged.num_relevant)
 
 
-def hit_rate(judged: Judged, k: int | None) -> float:
+def hit_rate(judged: JudgedRanking, k: int | None) -> float:
     """Whether one of the first k documents is relevant (trec_eval's success)."""
     return float(judged.num_hits(k) > 0)
 
 
-def reciprocal_rank(judged: Judged, k: int | None) -> float:
+def reciprocal_rank(judged: JudgedRanking, k: int | None) -> float:
     """1 by the rank of the first relevant document; 0 where none of the first k is."""
     return next((1 / rank for rank, is_hit in enumerate(judged.hits[:k], 1) if is_hit), 0.0)
 
 
-def average_precision(judged: Judged, k: int | None) -> float:
+def average_precision(judged: JudgedRanking, k: int | None) -> float:
     """Precision at the rank of each relevant document among the first k, summed, by all relevant ones."""
     total, hits = 0.0, 0
     for rank, is_hit in enumerate(judged.hits[:k], 1):
@@ -108,12 +108,12 @@ def average_precision(judged: Judged, k: int | None) -> float:
     return total / judged.num_relevant
 
 
-def r_precision(judged: Judged, _: int | None) -> float:
+def r_precision(judged: JudgedRanking, _: int | None) -> float:
     """Precision at the rank that is the number of relevant documents."""
     return precision(judged, judged.num_relevant)
 
 
-def bpref(judged: Judged, _: int | None) -> float:
+def bpref(judged: JudgedRanking, _: int | None) -> float:
     """How seldom documents that were judged not relevant stand before relevant ones; what is unjudged does not count.
 
     C. Buckley and E. M. Voorhees (2004, doi:10.1145/1008992.1009000), as trec_eval counts: a grade below 0 is no
@@ -130,13 +130,13 @@ def bpref(judged: Judged, _: int | None) -> float:
     return total / num_relevant
 
 
-def judged_share(judged: Judged, k: int | None) -> float:
+def judged_share(judged: JudgedRanking, k: int | None) -> float:
     """Judged documents among the first k, by the number of these that were found."""
     shown = judged.grades[:k]
     return sum(grade is not None for grade in shown) / len(shown)
 
 
-def ndcg(judged: Judged, k: int | None) -> float:
+def ndcg(judged: JudgedRanking, k: int | None) -> float:
     """Normalised discounted cumulative gain: the gain is the grade, the discount log2(rank + 1).
 
     K. Järvelin and J. Kekäläinen (2002, doi:10.1145/582415.582418), with the discount from the first rank on.
@@ -144,12 +144,12 @@ def ndcg(judged: Judged, k: int | None) -> float:
     return _ndcg(judged, k, float)
 
 
-def ndcg_exp(judged: Judged, k: int | None) -> float:
+def ndcg_exp(judged: JudgedRanking, k: int | None) -> float:
     """``ndcg`` with the gain 2^grade - 1, by C. Burges et al. (2005, doi:10.1145/1102351.1102363)."""
     return _ndcg(judged, k, lambda grade: 2.0**grade - 1)
 
 
-def _ndcg(judged: Judged, k: int | None, gain: Callable[[int], float]) -> float:
+def _ndcg(judged: JudgedRanking, k: int | None, gain: Callable[[int], float]) -> float:
     best = sorted((grade for grade in judged.judgements if grade > 0), reverse=True)
     return _dcg(judged.grades[:k], gain) / _dcg(best[:k], gain)
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
 from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, FormulaEstimate, Ingredients
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.scoring.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
 from pytest_llmeval.scoring.metrics.pooled import POOLED
@@ -61,7 +61,7 @@ def ingredients_among(names: Collection[str]) -> set[str]:
 
 def corpus_value(
     name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None, *, bootstraps: bool = False
-) -> Estimate:
+) -> FormulaEstimate:
     """Return the corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
 
     Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
@@ -76,10 +76,10 @@ def corpus_value(
     _check_finite(name, samples)
     value = _finite(formula.compute(samples))
     if value is None or formula.no_interval is not None or are_too_few(clusters):
-        return Estimate(value)
+        return FormulaEstimate(value)
     if formula.estimate is not None and clusters is None and not bootstraps:
         found = formula.estimate(samples)
-        return Estimate(value, found.stderr, found.interval)
+        return FormulaEstimate(value, found.stderr, found.interval)
     return _with_error(value, _resampled(formula, [samples], clusters))
 
 
@@ -88,7 +88,7 @@ def corpus_difference(
     first: Sequence[Ingredients],
     second: Sequence[Ingredients],
     clusters: Sequence[int] | None = None,
-) -> tuple[float, float, Estimate] | None:
+) -> tuple[float, float, FormulaEstimate] | None:
     """Compare two models on the same samples, sample by sample: return both values, and second minus first by a paired
     bootstrap.
 
@@ -103,7 +103,7 @@ def corpus_difference(
     if len(first) != len(second):
         raise ValueError(f"found {len(first)} and {len(second)} samples of two models: each pair is one sample")
     if formula.no_interval is not None or are_too_few(clusters):
-        return before, after, Estimate(after - before)
+        return before, after, FormulaEstimate(after - before)
     return before, after, _with_error(after - before, _resampled(formula, [first, second], clusters))
 
 
@@ -171,10 +171,10 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _with_error(value: float, found: Bootstrapped | None) -> Estimate:
+def _with_error(value: float, found: Bootstrapped | None) -> FormulaEstimate:
     if found is None or with_width((found.low, found.high)) is None:
-        return Estimate(value)
-    return Estimate(value, found.stderr, (found.low, found.high))
+        return FormulaEstimate(value)
+    return FormulaEstimate(value, found.stderr, (found.low, found.high))
 
 
 def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:

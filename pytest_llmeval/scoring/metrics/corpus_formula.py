@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["CorpusFormula", "Estimate", "Ingredients", "Sums"]
+__all__ = ["CorpusFormula", "FormulaEstimate", "Ingredients", "Sums"]
 
 Ingredients: TypeAlias = Mapping[str, float]
 """A sample's numbers that a corpus metric is made of, by their names in ``Score.values``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class FormulaEstimate:
     """A number over samples, its standard error and its 95% interval.
 
     ``value`` is None where the formula gives none (nothing to divide by, too large for a float); so are the others.
@@ -58,7 +58,7 @@ class CorpusFormula:
     no_interval: str | None = None
     may_have: tuple[str, ...] = ()
     of_columns: Callable[[Mapping[str, Sequence[float]]], float | None] | None = None
-    estimate: Callable[[Sequence[Ingredients]], Estimate] | None = None
+    estimate: Callable[[Sequence[Ingredients]], FormulaEstimate] | None = None
 
     def compute(self, samples: Sequence[Ingredients]) -> float | None:
         """Return the metric from exact sums, None where there is none (no samples, one class only, nothing to divide

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import regex
 
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Estimate, Ingredients, Sums
+from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, FormulaEstimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
@@ -86,7 +86,7 @@ def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:
     return Sums(rows, value)
 
 
-def _kappa(samples: Sequence[Ingredients]) -> Estimate:
+def _kappa(samples: Sequence[Ingredients]) -> FormulaEstimate:
     return _taken(weighted_kappa([one[HUMAN] for one in samples], [one[JUDGE] for one in samples]))
 
 
@@ -114,12 +114,12 @@ def _accuracy_sums(samples: Sequence[Ingredients]) -> Sums:
     return Sums(rows, value)
 
 
-def _accuracy(samples: Sequence[Ingredients]) -> Estimate:
+def _accuracy(samples: Sequence[Ingredients]) -> FormulaEstimate:
     rated = [sample for sample in samples if HUMAN in sample]
     people = [int(one[HUMAN] == 1) for one in rated]
     if len(rated) == len(samples):
         right, n = sum(people), len(people)
-        return Estimate(
+        return FormulaEstimate(
             right / n, math.sqrt(right * (n - right) / (n - 1)) / n if n > 1 else None, wilson_interval(right, n)
         )
     counts = JudgeCounts(
@@ -165,12 +165,12 @@ def _mean_sums(samples: Sequence[Ingredients]) -> Sums:
 _LEAST_VARIANCE = 1e-24
 
 
-def _mean(samples: Sequence[Ingredients]) -> Estimate:
+def _mean(samples: Sequence[Ingredients]) -> FormulaEstimate:
     rated = [sample for sample in samples if HUMAN in sample]
     others = [sample[JUDGE] for sample in samples if HUMAN not in sample]
     if not others:  # the mean of what people gave, with the interval that it has elsewhere
         people = [one[HUMAN] for one in rated]
-        return Estimate(mean(people), standard_error(people), with_width(mean_interval(people)))
+        return FormulaEstimate(mean(people), standard_error(people), with_width(mean_interval(people)))
     return _taken(ppi_mean([one[HUMAN] for one in rated], [one[JUDGE] for one in rated], others))
 
 
@@ -192,7 +192,7 @@ def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
     return Sums(rows, value)
 
 
-def _alpha(samples: Sequence[Ingredients]) -> Estimate:
+def _alpha(samples: Sequence[Ingredients]) -> FormulaEstimate:
     rows = sorted(_ratings(sample) for sample in samples)  # the order of samples draws no other bootstrap samples
     return _taken(krippendorff_alpha(rows))
 
@@ -201,9 +201,9 @@ def _ratings(sample: Ingredients) -> list[float]:
     return [sample[name] for name in _RATINGS if name in sample]
 
 
-def _taken(found: estimate.Estimate) -> Estimate:
+def _taken(found: estimate.Estimate) -> FormulaEstimate:
     interval = None if found.ci_low is None or found.ci_high is None else (found.ci_low, found.ci_high)
-    return Estimate(found.value, found.stderr, interval)
+    return FormulaEstimate(found.value, found.stderr, interval)
 
 
 JUDGED: Mapping[str, CorpusFormula] = MappingProxyType(
@@ -214,7 +214,9 @@ JUDGED: Mapping[str, CorpusFormula] = MappingProxyType(
 )
 """Corpus metrics of trust, but for corrected ones."""
 
-_CORRECTED: Mapping[bool, tuple[Callable[[Sequence[Ingredients]], Sums], Callable[[Sequence[Ingredients]], Estimate]]]
+_CORRECTED: Mapping[
+    bool, tuple[Callable[[Sequence[Ingredients]], Sums], Callable[[Sequence[Ingredients]], FormulaEstimate]]
+]
 _CORRECTED = MappingProxyType({True: (_accuracy_sums, _accuracy), False: (_mean_sums, _mean)})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import Estimate
+from pytest_llmeval.scoring.metrics.corpus_formula import FormulaEstimate
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrapped_ratio, cluster_sums
 from pytest_llmeval.scoring.statistics.intervals import check_finite, estimate_ratio, with_width
@@ -42,7 +42,7 @@ POOLED: Mapping[str, PooledFormula] = MappingProxyType(
 of which every sample is one unit (``samples`` is 1)."""
 
 
-def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> Estimate:
+def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[int] | None = None) -> FormulaEstimate:
     """Return the metric ``name`` over samples whose ``values`` hold ``loglikelihood`` (nats) and the formula's unit.
 
     Its standard error and 95% interval are those of a ratio of two sums, of which samples are the independent parts
@@ -59,22 +59,22 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     check_finite(units)
     total = math.fsum(units)
     if total <= 0:
-        return Estimate(None)
+        return FormulaEstimate(None)
     rate = math.fsum(nats) / total
     value = _finite(formula.of_rate, rate)
     if are_too_few(clusters):
-        return Estimate(value)
+        return FormulaEstimate(value)
     if clusters is not None:
         nats, units = cluster_sums(nats, clusters), cluster_sums(units, clusters)
     if value is None or len(nats) < 2:
-        return Estimate(value)
+        return FormulaEstimate(value)
     found = estimate_ratio(nats, units)
     stderr = _finite(lambda at: formula.slope(at) * found.stderr, rate)
     interval = with_width(found.interval())
     if interval is None:
-        return Estimate(value, stderr=stderr)
+        return FormulaEstimate(value, stderr=stderr)
     low, high = (_finite(formula.of_rate, end) for end in interval)
-    return Estimate(value, stderr=stderr, interval=None if low is None or high is None else (low, high))
+    return FormulaEstimate(value, stderr=stderr, interval=None if low is None or high is None else (low, high))
 
 
 def bootstrapped_pooled(

@@ -15,14 +15,14 @@ from typing import Any
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
-__all__ = ["Rows", "beside", "evaluated_rows", "example_rows"]
+__all__ = ["TaskRows", "beside", "evaluated_rows", "example_rows"]
 
 FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text"}
 """Builders of ``datasets`` that read files, and the format of a suite; None where the suffix says it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TaskRows:
     """Where rows come from: ``value`` are keys of ``dataset`` or ``prompt.fewshot``, made of ``source``."""
 
     split: str
@@ -30,10 +30,10 @@ class Rows:
     source: Keys
 
 
-def evaluated_rows(task: TaskFile) -> Rows:
+def evaluated_rows(task: TaskFile) -> TaskRows:
     """Return the rows that are evaluated: ``test_split``, else ``validation_split``. Raises ``SuiteError``."""
     keys, split = evaluated_split(task)
-    return Rows(split, _source(task, split, keys), keys)
+    return TaskRows(split, _source(task, split, keys), keys)
 
 
 def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
@@ -44,7 +44,7 @@ def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
     return found
 
 
-def example_rows(task: TaskFile) -> tuple[Rows | None, bool]:
+def example_rows(task: TaskFile) -> tuple[TaskRows | None, bool]:
     """Return the rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
 
     lm-eval takes ``fewshot_split``, else the samples of ``fewshot_config``, else the training, validation or test
@@ -56,7 +56,7 @@ def example_rows(task: TaskFile) -> tuple[Rows | None, bool]:
     if found is None:
         return None, spare
     keys, split = found
-    return Rows(split, _source(task, split, keys), keys), spare
+    return TaskRows(split, _source(task, split, keys), keys), spare
 
 
 def example_split(task: TaskFile) -> tuple[Keys, str] | None:

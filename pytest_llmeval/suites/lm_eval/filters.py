@@ -10,7 +10,7 @@ from pytest_llmeval.suites.lm_eval.task_spec import PipelineSpec, StepSpec
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
-__all__ = ["Pipeline", "looks_at_choices", "read_pipelines"]
+__all__ = ["FilterSteps", "looks_at_choices", "read_pipelines"]
 
 _INVALID = "[invalid]"
 _REGEX = ("regex_pattern", "group_select", "fallback")
@@ -29,7 +29,7 @@ _PLAIN = {"remove_whitespace": "strip", "lowercase": "lower", "uppercase": "uppe
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class FilterSteps:
     """``filters`` are a suite's; ``reduce`` says how the replies to repeated questions become one score."""
 
     name: str
@@ -37,13 +37,13 @@ class Pipeline:
     reduce: str
 
 
-def read_pipelines(task: TaskFile, *, needs_first: bool = False) -> tuple[Pipeline, ...]:
+def read_pipelines(task: TaskFile, *, needs_first: bool = False) -> tuple[FilterSteps, ...]:
     """Return the task's pipelines; without a ``filter_list`` the one called ``none``, which takes the first reply.
 
     ``needs_first``: no other makes sense, since what is filtered is not a text. Raises ``SuiteError``.
     """
     if task.spec.filter_list is None:
-        return (Pipeline("none", (), "first"),)
+        return (FilterSteps("none", (), "first"),)
     pipelines = [_pipeline(task, spec, ("filter_list", place)) for place, spec in enumerate(task.spec.filter_list)]
     for place, pipeline in enumerate(pipelines):
         if needs_first and (pipeline.filters or pipeline.reduce != "first"):
@@ -61,7 +61,7 @@ def looks_at_choices(task: TaskFile) -> bool:
     return any(step.function == "multi_choice_regex" for step in steps)
 
 
-def _pipeline(task: TaskFile, spec: PipelineSpec, keys: Keys) -> Pipeline:
+def _pipeline(task: TaskFile, spec: PipelineSpec, keys: Keys) -> FilterSteps:
     repeats = task.spec.repeats
     filters: list[Any] = []
     limit: int | None = None
@@ -91,7 +91,7 @@ def _pipeline(task: TaskFile, spec: PipelineSpec, keys: Keys) -> Pipeline:
                 filters += _filter(task, step.function, arguments, at)
     if not reduce:
         raise task.error(f"{dotted(keys)}.filter: expected take_first at the end, which takes one of the replies", keys)
-    return Pipeline(spec.name, tuple(filters), reduce)
+    return FilterSteps(spec.name, tuple(filters), reduce)
 
 
 def _arguments(task: TaskFile, step: StepSpec, keys: Keys) -> dict[str, Any]:

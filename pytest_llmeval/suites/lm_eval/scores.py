@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.filters import Pipeline, read_pipelines
+from pytest_llmeval.suites.lm_eval.filters import FilterSteps, read_pipelines
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_spec import MetricSpec
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
@@ -209,7 +209,7 @@ def _replies(task: TaskFile, entries: Sequence[MetricEntry]) -> Scoring:
     return Scoring(part["score"], part.get("filters", []), epochs, tuple(pairs))
 
 
-def _part_name(pipeline: Pipeline, metric: str, num_pipelines: int, num_metrics: int) -> str:
+def _part_name(pipeline: FilterSteps, metric: str, num_pipelines: int, num_metrics: int) -> str:
     own = _PART_NAME.sub("_", pipeline.name).strip("_")
     safe = metric.replace("+", "p")
     name = own if num_metrics == 1 else safe if num_pipelines == 1 else f"{own}-{safe}"

@@ -18,7 +18,7 @@ import torch
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
-from pytest_llmeval.models.huggingface.batches import Row, plan_batches, plan_rows
+from pytest_llmeval.models.huggingface.batches import BatchRow, plan_batches, plan_rows
 from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
 from pytest_llmeval.models.huggingface.errors import is_out_of_memory
 from pytest_llmeval.models.huggingface.loading import quiet
@@ -144,7 +144,7 @@ class Engine:
         """
         self._rotary_is_stretched = self.attention.max_positions is not None  # by texts that were written
         rows = self._plan(pairs)
-        by_tree: list[Row] = []
+        by_tree: list[BatchRow] = []
         by_plain = rows
         if self.name == "tree" and not plain:
             limit = self.attention.max_positions or math.inf
@@ -166,14 +166,14 @@ class Engine:
         self._score_plain(by_plain, take, max_rows=1 if alone else self._runner.batch_size)
         return outcomes
 
-    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[Row]:
+    def _plan(self, pairs: Mapping[int, EncodedPair]) -> list[BatchRow]:
         return plan_rows(pairs.items())
 
     # The tree
 
     def _score_by_tree(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         outcomes: dict[int, Outcome | RequestError],
         take: Callable[[Mapping[int, Outcome | RequestError]], None],
     ) -> None:
@@ -207,8 +207,8 @@ class Engine:
         return None
 
     def _after_out_of_memory(
-        self, step: Step, remaining: list[Row], outcomes: dict[int, Outcome | RequestError], budget: Budget
-    ) -> list[Row]:
+        self, step: Step, remaining: list[BatchRow], outcomes: dict[int, Outcome | RequestError], budget: Budget
+    ) -> list[BatchRow]:
         """Score what remains in smaller steps; what does not fit into the smallest fails, and ``budget`` is tried
         again.
         """
@@ -236,7 +236,7 @@ class Engine:
 
     def _score_plain(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         take: Callable[[Mapping[int, Outcome | RequestError]], None],
         *,
         max_rows: int | None,
@@ -251,11 +251,11 @@ class Engine:
                     found.update(_outcomes_of(row, scored, seconds))
                 take(found)
 
-    def _lengths(self, rows: Sequence[Row]) -> list[int]:
+    def _lengths(self, rows: Sequence[BatchRow]) -> list[int]:
         """Return what each row takes of a batch, in tokens."""
         return [len(row.tokens) for row in rows]
 
-    def _plain_parts(self, rows: Sequence[Row]) -> list[tuple[list[Row], bool]]:
+    def _plain_parts(self, rows: Sequence[BatchRow]) -> list[tuple[list[BatchRow], bool]]:
         """Rows that may share a batch, and whether only those of one length may.
 
         Padding on the right comes after everything that is scored, so it disturbs no causal model, whatever its layers
@@ -268,7 +268,7 @@ class Engine:
         above = [row for row in rows if len(row.tokens) > limit]
         return [(below, False), (above, True)]
 
-    def _run_plain(self, rows: Sequence[Row]) -> list[list[Scored]]:
+    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Scored]]:
         self._reset_rotary()
         limit = self.attention.max_positions
         self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
@@ -293,7 +293,7 @@ class _Request:
 class _Requests:
     """Gathers the logprobs of requests until each has all of its own."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[BatchRow]) -> None:
         self._waiting = {request: _Request(len(tokens)) for row in rows for request, tokens in row.targets}
         self._count = max(1, len(self._waiting))
         self._shared_seconds = 0.0
@@ -322,7 +322,7 @@ class _Requests:
 
 
 def _outcomes_of(
-    row: Row, scored: Sequence[Scored] | RequestError, seconds: float
+    row: BatchRow, scored: Sequence[Scored] | RequestError, seconds: float
 ) -> dict[int, Outcome | RequestError]:
     """Return what the requests of one row got, which share its seconds."""
     requests = [request for request, _ in row.targets]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval.models.huggingface.batches import Row
+from pytest_llmeval.models.huggingface.batches import BatchRow
 from pytest_llmeval.models.huggingface.runner import Runner
 
 __all__ = ["Logprobs", "RowScores", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
@@ -64,7 +64,7 @@ def padded(
     return tokens, mask
 
 
-def score_rows(runner: Runner, rows: Sequence[Row], *, max_scored: int) -> list[list[Scored]]:
+def score_rows(runner: Runner, rows: Sequence[BatchRow], *, max_scored: int) -> list[list[Scored]]:
     """Score every target of every row in one forward pass.
 
     Rows are padded on the right and masked. A model that can leaves out the vocabulary projection where nothing is
@@ -119,7 +119,7 @@ def _logits(model: Any, inputs: dict[str, Any], *, num_kept: int, size: int) -> 
 class RowScores:
     """The logprobs of one row's targets, from pieces of logits whose position 0 is the row's ``first``."""
 
-    def __init__(self, row: Row, first: int = 0) -> None:
+    def __init__(self, row: BatchRow, first: int = 0) -> None:
         self._row = row
         self._first = first
         self._logprobs: list[tuple[list[float], list[bool]]] = [([], []) for _ in row.targets]

@@ -14,7 +14,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
 
-__all__ = ["Comparison", "compare", "self_check"]
+__all__ = ["SelfCheckComparison", "compare", "self_check"]
 
 _TOLERANCE = 1e-4
 """The bound in float32: the largest difference found among 40 architectures is below 1e-5."""
@@ -23,7 +23,7 @@ _LONGEST_CHECK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SelfCheckComparison:
     """The largest difference (nats) between the tree and the plain path, over ``num_requests`` that were compared.
 
     ``tolerance`` is that of the request with the largest difference; ``is_close``: each keeps to its own.
@@ -40,7 +40,7 @@ def compare(
     pairs: Mapping[int, EncodedPair],
     dtype: torch.dtype,
     plain: Mapping[int, Outcome | RequestError] | None = None,
-) -> Comparison:
+) -> SelfCheckComparison:
     """Score ``pairs`` by the tree and, unless that is known, plain.
 
     In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood where that is more.
@@ -63,7 +63,7 @@ def compare(
         if not (isinstance(by_tree[key], RequestError) and isinstance(plain[key], RequestError))
     ]
     largest, tolerance = max(found, default=(0.0, _TOLERANCE))
-    return Comparison(largest, tolerance, len(found), all(one <= allowed for one, allowed in found))
+    return SelfCheckComparison(largest, tolerance, len(found), all(one <= allowed for one, allowed in found))
 
 
 def _size(outcome: Outcome | RequestError) -> float:

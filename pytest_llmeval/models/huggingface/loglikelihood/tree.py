@@ -23,7 +23,7 @@ from transformers import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pytest_llmeval.models.huggingface.architectures import Attention
-from pytest_llmeval.models.huggingface.batches import Row
+from pytest_llmeval.models.huggingface.batches import BatchRow
 from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, logprobs_of
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
 from pytest_llmeval.models.huggingface.runner import Runner
@@ -203,7 +203,7 @@ class TreeScorer:
         self._paths = PathCache(kept_bytes)
         self._in_blocks = runner.takes_attention
 
-    def steps(self, rows: Sequence[Row], budget: Budget) -> list[Step]:
+    def steps(self, rows: Sequence[BatchRow], budget: Budget) -> list[Step]:
         """Return what is to be run for these rows, given what is at hand."""
         return plan_steps(rows, budget, self._paths.paths)
 

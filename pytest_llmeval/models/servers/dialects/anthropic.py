@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.servers.dialects.base import Dialect, Found, Written, as_messages, choose_model
+from pytest_llmeval.models.servers.dialects.base import Dialect, FoundServer, Written, as_messages, choose_model
 from pytest_llmeval.models.servers.dialects.completions import listed_models
 from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
@@ -14,12 +14,12 @@ from pytest_llmeval.types import JSON, GenerateRequest
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["Anthropic"]
+__all__ = ["AnthropicDialect"]
 
 _COMPLETE = ("end_turn", "stop_sequence", "max_tokens")
 
 
-class Anthropic(Dialect):
+class AnthropicDialect(Dialect):
     """Anthropic's own API, and what behaves as it does."""
 
     name = "anthropic"
@@ -29,7 +29,7 @@ class Anthropic(Dialect):
     continues_chat = True
     is_hosted = True
 
-    async def identify(self, client: Client, wanted: str | None) -> Found:
+    async def identify(self, client: Client, wanted: str | None) -> FoundServer:
         """See ``Dialect``. The list leaves out aliases such as ``…-latest``, so that a name which is not in it is
         tried.
         """
@@ -37,7 +37,7 @@ class Anthropic(Dialect):
         if wanted is not None and wanted.endswith("-latest"):
             models = []
         self.model = choose_model(models, wanted, client.endpoint.url)
-        return Found(model=self.model, models=(self.model,))
+        return FoundServer(model=self.model, models=(self.model,))
 
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         turns = as_messages(request.prompt)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dialect",
-    "Found",
+    "FoundServer",
     "JSONWay",
     "NextLogprobs",
     "Sampled",
-    "Scored",
+    "ScoredPrompt",
     "TextPair",
     "Written",
     "as_messages",
@@ -63,7 +63,7 @@ class TextPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundServer:
     """A server's own account of itself.
 
     ``models``: the names that it serves. ``root``: the folder or hub id of the weights, where it names one. ``build``
@@ -91,7 +91,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class ScoredPrompt:
     """The logprob (nats) of each token of a continuation. ``is_greedy`` None: the server did not say.
 
     ``seconds`` are a share where one request asked for several (``is_timed`` False).
@@ -217,7 +217,7 @@ class Dialect(ABC):
         self.tries: int | None = None
 
     @abstractmethod
-    async def identify(self, client: Client, wanted: str | None) -> Found:
+    async def identify(self, client: Client, wanted: str | None) -> FoundServer:
         """Ask what the server is, and choose the model ``wanted`` (None: its only one). Raises ``ModelError``."""
 
     @abstractmethod
@@ -251,11 +251,11 @@ class Dialect(ABC):
                 response = both_paid(request, response, whole)
         return response
 
-    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         """Return the logprobs of a continuation's tokens. Raises ``RequestError``."""
         raise RequestError(self.why_no_scores)
 
-    async def score_forced(self, client: Client, pair: TextPair) -> Scored | None:
+    async def score_forced(self, client: Client, pair: TextPair) -> ScoredPrompt | None:
         """Return the same of a continuation that is one token, by having the server write it instead of an echo; None
         where it is more tokens, or the server has no such way. Raises ``RequestError``.
         """

@@ -16,7 +16,7 @@ from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialects.base import (
     WEAKER,
     Dialect,
-    Found,
+    FoundServer,
     JSONWay,
     Sampled,
     Written,
@@ -68,15 +68,15 @@ class CompletionsDialect(Dialect):
         self.json_way = "text" if self.is_json_way_known else "json_schema"
         self._texts: Batches[str, EmbeddingResponse] | None = None
 
-    async def identify(self, client: Client, wanted: str | None) -> Found:
+    async def identify(self, client: Client, wanted: str | None) -> FoundServer:
         models = await listed_models(client, wanted)
         self.model = choose_model([str(entry["id"]) for entry in models], wanted, client.endpoint.url)
         return await self.found(client, models, next((e for e in models if e["id"] == self.model), {}))
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         """Return what else there is to know of the model, whose entry of ``/models`` is ``own``."""
         root, length = own.get("root"), own.get("max_model_len") or own.get("context_length")
-        return Found(
+        return FoundServer(
             model=self.model,
             models=tuple(str(entry["id"]) for entry in models),
             root=root if isinstance(root, str) and root != self.model else None,

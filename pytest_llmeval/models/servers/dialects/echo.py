@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.dialects.base import Scored, TextPair, checked_logprob
+from pytest_llmeval.models.servers.dialects.base import ScoredPrompt, TextPair, checked_logprob
 from pytest_llmeval.models.servers.dialects.completions import logprob_lists, only_choice, token_id, usage_of
 from pytest_llmeval.models.servers.replies import served_by
 
@@ -28,7 +28,7 @@ def is_greedy(logprobs: Sequence[float], tops: Sequence[Any]) -> bool | None:
     return all(logprob >= max(top.values()) - 1e-9 for logprob, top in zip(logprobs, tops, strict=True))
 
 
-def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, has_ids: bool = False) -> Scored:
+def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, has_ids: bool = False) -> ScoredPrompt:
     """Return the continuation's part of an echo of token ids. The reply may hold tokens that were written after the
     prompt.
 
@@ -51,7 +51,7 @@ def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, h
         raise RequestError("the server's echo has a logprob for the first token, which has nothing before it")
     first, last = len(pair.context), len(sent)
     values = tuple(checked_logprob(value) for value in logprobs[1:last])[first - 1 :]
-    return Scored(
+    return ScoredPrompt(
         logprobs=values,
         is_greedy=is_greedy(values, tops[first:last]),
         num_context_tokens=len(pair.context),
@@ -76,7 +76,7 @@ def _check_tokens(tokens: Sequence[str], sent: Sequence[int], text: object, *, h
         raise RequestError("the tokens of the server's echo do not join back to its text")
 
 
-def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Scored:
+def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> ScoredPrompt:
     """Return the continuation's part of an echoed text, found by ``text_offset``.
 
     Raises ``RequestError`` unless the tokens join back to the text that was sent, the first has null and the rest
@@ -111,7 +111,7 @@ def scored_text(reply: Mapping[str, Any], pair: TextPair, seconds: float) -> Sco
     if first == 0 and not has_bos:
         raise RequestError("the context is empty, and this server gives no logprob for the first token of a text")
     values = tuple(checked_logprob(value) for value in logprobs[first:num_sent])
-    return Scored(
+    return ScoredPrompt(
         logprobs=values,
         is_greedy=is_greedy(values, tops[first:num_sent]),
         num_context_tokens=first + (num_prompt_tokens - num_sent if num_prompt_tokens is not None else 0),

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.dialects.base import (
-    Found,
+    FoundServer,
     JSONWay,
-    Scored,
+    ScoredPrompt,
     TextPair,
     checked_logprob,
     looked_up,
@@ -59,7 +59,7 @@ class LlamaCppPython(CompletionsDialect):
         super().__init__(**settings)
         self._contexts: dict[str, list[int]] = {}
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         info = (await looked_up(client, "//openapi.json")).get("info")
         version = info.get("version") if isinstance(info, dict) else None
@@ -80,7 +80,7 @@ class LlamaCppPython(CompletionsDialect):
             return super().response_format(way, request)
         return {"type": "json_object", "schema": self.schema(request)}
 
-    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         assert isinstance(pair, TextPair)
         if self.forces_tokens and (forced := await self.score_forced(client, pair)) is not None:
             return forced
@@ -94,7 +94,7 @@ class LlamaCppPython(CompletionsDialect):
         reply, seconds = await self.post(client, "/completions", fields)
         return scored_text(reply, pair, seconds)
 
-    async def score_forced(self, client: Client, pair: TextPair) -> Scored | None:
+    async def score_forced(self, client: Client, pair: TextPair) -> ScoredPrompt | None:
         if not pair.context or len(pair.continuation) > _LONGEST_FORCED:
             return None
         context = await self._context(client, pair.context)
@@ -117,7 +117,7 @@ class LlamaCppPython(CompletionsDialect):
         if num_prompt_tokens not in (None, len(context)):
             return None
         values = (checked_logprob(logprobs[0]),)
-        return Scored(
+        return ScoredPrompt(
             logprobs=values,
             is_greedy=is_greedy(values, tops),
             num_context_tokens=len(context),

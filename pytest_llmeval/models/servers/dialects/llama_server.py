@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.dialects.base import (
-    Found,
+    FoundServer,
     NextLogprobs,
     Sampled,
-    Scored,
+    ScoredPrompt,
     TextPair,
     Written,
     checked_logprob,
@@ -54,7 +54,7 @@ class LlamaServer(CompletionsDialect):
         "frequency_penalty": 0.0,
     }
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         props = await looked_up(client, "//props")
         settings = props.get("default_generation_settings")
@@ -130,7 +130,7 @@ class LlamaServer(CompletionsDialect):
             raise RequestError("the server's /completion gave no probabilities of its token")
         return entries[0], seconds
 
-    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         assert isinstance(pair, EncodedPair)
         values, total, is_greedy = [], 0.0, True
         for place, token in enumerate(pair.continuation):
@@ -141,7 +141,9 @@ class LlamaServer(CompletionsDialect):
             values.append(checked_logprob(entry.get("logprob")))
             is_greedy = is_greedy and _listed(entry)[:1] == [(token, values[-1])]
             total += seconds
-        return Scored(logprobs=tuple(values), is_greedy=is_greedy, num_context_tokens=len(pair.context), seconds=total)
+        return ScoredPrompt(
+            logprobs=tuple(values), is_greedy=is_greedy, num_context_tokens=len(pair.context), seconds=total
+        )
 
     async def next_logprobs(
         self, client: Client, context: tuple[int, ...], tokens: Sequence[int]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.dialects.base import (
-    Found,
+    FoundServer,
     JSONWay,
     Written,
     as_messages,
@@ -26,10 +26,10 @@ from pytest_llmeval.types import JSON, GenerateRequest
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["Ollama"]
+__all__ = ["OllamaDialect"]
 
 
-class Ollama(CompletionsDialect):
+class OllamaDialect(CompletionsDialect):
     """Ollama's server."""
 
     name = "ollama"
@@ -40,7 +40,7 @@ class Ollama(CompletionsDialect):
     embedding_path = "//api/embed"
     format_field = "format"
 
-    async def identify(self, client: Client, wanted: str | None) -> Found:
+    async def identify(self, client: Client, wanted: str | None) -> FoundServer:
         tags = (await looked_up(client, "//api/tags")).get("models")
         entries = (
             [entry for entry in tags if isinstance(entry, dict) and "name" in entry] if isinstance(tags, list) else []
@@ -52,7 +52,7 @@ class Ollama(CompletionsDialect):
         digest, version = own.get("digest"), (await looked_up(client, "//api/version")).get("version")
         return await self._shown(
             client,
-            Found(
+            FoundServer(
                 model=self.model,
                 models=tuple(names),
                 version=version if isinstance(version, str) else None,
@@ -60,7 +60,7 @@ class Ollama(CompletionsDialect):
             ),
         )
 
-    async def _shown(self, client: Client, found: Found) -> Found:
+    async def _shown(self, client: Client, found: FoundServer) -> FoundServer:
         """Return what was found, with what ``/api/show`` says of the model."""
         shown = await client.post("//api/show", {"model": self.model})
         details = shown.get("details") if isinstance(shown.get("details"), dict) else {}

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.servers.dialects.base import Found, Written
+from pytest_llmeval.models.servers.dialects.base import FoundServer, Written
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
 
-__all__ = ["OpenAI"]
+__all__ = ["OpenAIDialect"]
 
 _MOST_STOPS = 4
 
 
-class OpenAI(CompletionsDialect):
+class OpenAIDialect(CompletionsDialect):
     """OpenAI's own API, and what behaves as it does."""
 
     name = "openai"
@@ -26,8 +26,8 @@ class OpenAI(CompletionsDialect):
     takes_text = False
     is_hosted = True
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
-        return Found(model=self.model, models=(self.model,))  # the list is that of the whole API
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
+        return FoundServer(model=self.model, models=(self.model,))  # the list is that of the whole API
 
     def settings(self, request: GenerateRequest) -> dict[str, JSON]:
         fields = super().settings(request)

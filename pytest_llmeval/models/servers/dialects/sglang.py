@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.dialects.base import (
-    Found,
+    FoundServer,
     NextLogprobs,
     Sampled,
-    Scored,
+    ScoredPrompt,
     TextPair,
     checked_logprob,
     looked_up,
@@ -43,7 +43,7 @@ class SGLang(CompletionsDialect):
     sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         info: dict[str, Any] = {}
         for path in ("//get_model_info", "//get_server_info"):
@@ -75,7 +75,7 @@ class SGLang(CompletionsDialect):
             raise RequestError("the server's /generate gave no meta_info")
         return meta, seconds
 
-    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         assert isinstance(pair, EncodedPair)
         sent: list[JSON] = [*pair.context, *pair.continuation]
         # The first entry is that of the last token before the continuation; it has no logprob.
@@ -93,7 +93,7 @@ class SGLang(CompletionsDialect):
         largest = (
             [_largest(top) for top in tops[1:]] if isinstance(tops, list) and len(tops) == len(entries) else [None]
         )
-        return Scored(
+        return ScoredPrompt(
             logprobs=values,
             is_greedy=None
             if None in largest

@@ -12,9 +12,9 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.dialects.base import (
-    Found,
+    FoundServer,
     NextLogprobs,
-    Scored,
+    ScoredPrompt,
     TextPair,
     checked_logprob,
     looked_up,
@@ -61,9 +61,9 @@ class VLLM(CompletionsDialect):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._batches: Batches[EncodedPair, Scored] | None = None
+        self._batches: Batches[EncodedPair, ScoredPrompt] | None = None
 
-    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> Found:
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         version = (await looked_up(client, "//version")).get("version")
         # A served name is often the root itself; an adapter's root is its own folder.
@@ -82,7 +82,7 @@ class VLLM(CompletionsDialect):
     def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
         return continued(request)
 
-    async def score(self, client: Client, pair: EncodedPair | TextPair) -> Scored:
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         assert isinstance(pair, EncodedPair)
         if self._batches is None:
             self._batches = Batches(
@@ -93,7 +93,7 @@ class VLLM(CompletionsDialect):
             )
         return await self._batches.ask(pair)
 
-    async def _score_together(self, client: Client, take: Take[EncodedPair]) -> Sequence[Scored | BaseException]:
+    async def _score_together(self, client: Client, take: Take[EncodedPair]) -> Sequence[ScoredPrompt | BaseException]:
         pairs: list[EncodedPair] = []
 
         def body() -> dict[str, JSON] | None:
@@ -110,7 +110,7 @@ class VLLM(CompletionsDialect):
                 raise
         return await asyncio.gather(*(self._score_alone(client, pair) for pair in pairs), return_exceptions=True)
 
-    async def _score_alone(self, client: Client, pair: EncodedPair) -> Scored:
+    async def _score_alone(self, client: Client, pair: EncodedPair) -> ScoredPrompt:
         """Score one pair, where several together went wrong: the error belongs to the pair that has it."""
         reply, seconds = await self.post(client, "/completions", self._echo([pair]))
         return scored_ids(reply, pair, seconds, has_ids=True)
@@ -177,7 +177,7 @@ class VLLM(CompletionsDialect):
         return await self.detokenize(client, await self._tokens(client, fields))
 
 
-def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], seconds: float) -> list[Scored]:
+def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], seconds: float) -> list[ScoredPrompt]:
     """Return the logprobs for each prompt of a request, in order. Raises ``RequestError``."""
     if len(pairs) == 1:
         return [scored_ids(reply, pairs[0], seconds, has_ids=True)]
