@@ -52,6 +52,7 @@ class LlamaCppPython(CompletionsDialect):
     scores = "text"
     heeds_max_length = True
     # The server's own defaults are top-k 40, min-p 0.05 and, in the older releases, a repeat penalty of 1.1.
+    # A penalty counts as many of the last tokens as the server was started with: no request can say how many.
     sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repeat_penalty"}
     plain_sampling: ClassVar[Mapping[str, JSON]] = {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
 
