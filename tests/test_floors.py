@@ -243,6 +243,18 @@ def test_no_folder_imports_itself_by_way_of_its_siblings(package: str) -> None:
     assert not circles(graph)
 
 
+def test_no_module_takes_a_private_name_of_another() -> None:
+    """A name that another module needs is public there, and stands in its ``__all__``."""
+    assert not [
+        f"{module_name(path)} imports {node.module}.{alias.name}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE
+        for alias in node.names
+        if alias.name.startswith("_")
+    ]
+
+
 def test_circles_are_found() -> None:
     assert not circles({"a": {"b", "c"}, "b": {"c"}})
     assert [set(found) for found in circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})] == [{"a", "b", "c"}]

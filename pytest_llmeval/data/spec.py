@@ -6,12 +6,22 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = [
-    *("FROM_LIST", "Spec", "each_once", "expected_here", "name_and_settings", "one_key_schema", "refuse"),
+    *(
+        "EACH_ONCE_SCHEMA",
+        "FROM_LIST",
+        "Spec",
+        "each_once",
+        "expected_here",
+        "name_and_settings",
+        "one_key_schema",
+        "refuse",
+    ),
     *("refuse_here", "whole", "with_kind"),
 ]
 
@@ -19,6 +29,8 @@ _T = TypeVar("_T")
 
 # Strict mode takes no list for a tuple, and YAML has lists only. The entries stay strict.
 FROM_LIST = Field(strict=False)
+EACH_ONCE_SCHEMA: JsonDict = {"minItems": 1, "uniqueItems": True}
+"""What JSON Schema knows of ``each_once``."""
 
 
 def whole(pattern: str) -> str:

@@ -14,10 +14,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import (
-    _NAMES_IN_SCHEMA,
     MAX_REPLY,
+    NAMES_IN_SCHEMA,
     REASON,
-    _check_names,
+    check_metric_names,
     checked_keys,
     object_schema,
     reason_in,
@@ -40,17 +40,10 @@ ASPECTS: Mapping[str, str] = {
 """The aspects that need no description in a suite."""
 
 
-def _two_entries(value: object, what: str) -> object:
-    """Return a list as it is, if it has two entries."""
-    if isinstance(value, list) and len(value) != 2:
-        raise refuse_here(f"found {len(value)} {'entry' if len(value) == 1 else 'entries'}, expected two {what}")
-    return value
-
-
 _Known: TypeAlias = Literal["accuracy", "completeness", "clarity"]
 
 
-_Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=_NAMES_IN_SCHEMA)]
+_Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=NAMES_IN_SCHEMA)]
 
 
 def _aspects(value: object) -> object:
@@ -139,7 +132,7 @@ class AspectsSettings(PromptedSettings):
     @field_validator("aspects")
     @classmethod
     def _named(cls, aspects: dict[str, str]) -> dict[str, str]:
-        _check_names("aspect", aspects)
+        check_metric_names("aspect", aspects)
         for name, description in aspects.items():
             if not description.strip():
                 raise refuse_here("found an empty text, expected what is rated, in words", name)
@@ -148,7 +141,10 @@ class AspectsSettings(PromptedSettings):
     @field_validator("scale", mode="before")
     @classmethod
     def _bounds(cls, value: object) -> object:
-        return _two_entries(value, "whole numbers, the lower one first")
+        if isinstance(value, list) and len(value) != 2:
+            found = f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
+            raise refuse_here(f"found {found}, expected two whole numbers, the lower one first")
+        return value
 
     @field_validator("scale")
     @classmethod

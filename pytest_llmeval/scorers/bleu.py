@@ -7,8 +7,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
-from pytest_llmeval.scorers.rouge import _EACH_ONCE
+from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once, refuse_here
 from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings
 from pytest_llmeval.scorers.texts.scripts import bleu_warning
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import (
@@ -31,7 +30,7 @@ class BleuSettings(ReferenceSettings):
     kind: Literal["bleu"] = "bleu"
     k: Annotated[tuple[Annotated[int, Field(ge=1, le=9)], ...], FROM_LIST, AfterValidator(each_once("entry"))] = Field(
         (1, 2, 3, 4),
-        json_schema_extra=_EACH_ONCE,
+        json_schema_extra=EACH_ONCE_SCHEMA,
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
     )
     max_order: int | None = Field(

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from pytest_llmeval.data.spec import FROM_LIST, each_once
-from pytest_llmeval.scorers.rouge import _EACH_ONCE
+from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once
 from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings
 from pytest_llmeval.scoring.metrics.sacrebleu_sums import (
     CHRF_NAMES,
@@ -27,7 +26,7 @@ class ChrfSettings(ReferenceSettings):
     kind: Literal["chrf"] = "chrf"
     word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(each_once("entry"))] = Field(
         (0, 2),
-        json_schema_extra=_EACH_ONCE,
+        json_schema_extra=EACH_ONCE_SCHEMA,
         description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++.",
     )
     beta: int = Field(2, ge=1, description="How much more recall weighs than precision.")

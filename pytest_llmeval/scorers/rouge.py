@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
-from pydantic.config import JsonDict
 
-from pytest_llmeval.data.spec import FROM_LIST, each_once
+from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once
 from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, TooLongError
 from pytest_llmeval.scorers.texts.scripts import rouge_warning
 from pytest_llmeval.text.wording import Keys
@@ -36,9 +35,6 @@ def _as_text(type: object) -> object:
 _LOWER = {"l": "L", "lsum": "Lsum", "s": "S", "s1": "S1", "s2": "S2", "s3": "S3", "s4": "S4"}
 
 
-_EACH_ONCE: JsonDict = {"minItems": 1, "uniqueItems": True}
-
-
 class RougeSettings(ReferenceSettings):
     """ROUGE against the references, as F1, by rouge_score; ROUGE-S by its formula."""
 
@@ -56,7 +52,7 @@ class RougeSettings(ReferenceSettings):
         AfterValidator(each_once("entry")),
     ] = Field(
         ("1", "2", "L"),
-        json_schema_extra=_EACH_ONCE,
+        json_schema_extra=EACH_ONCE_SCHEMA,
         description="ROUGE-N for a number, L, Lsum (by lines), or S: pairs of words in their order, with any words "
         "between them, with S4 at most four.",
     )

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import (
-    _NAMES_IN_SCHEMA,
     MAX_REPLY,
+    NAMES_IN_SCHEMA,
     REASON,
-    _check_names,
+    check_metric_names,
     checked_keys,
     object_schema,
     reason_in,
@@ -91,7 +91,7 @@ class RubricSettings(PromptedSettings):
 
     kind: Literal["rubric"] = "rubric"
     criteria: dict[str, OneCriterion] = Field(
-        json_schema_extra=_NAMES_IN_SCHEMA,
+        json_schema_extra=NAMES_IN_SCHEMA,
         description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels or points, "
         "and weight.",
     )
@@ -106,7 +106,7 @@ class RubricSettings(PromptedSettings):
     @field_validator("criteria")
     @classmethod
     def _named(cls, criteria: dict[str, Criterion]) -> dict[str, Criterion]:
-        _check_names("criterion", criteria)
+        check_metric_names("criterion", criteria)
         return criteria
 
     def make(self) -> RubricScorer:

@@ -24,7 +24,7 @@ from pytest_llmeval.plugin.options.settings import read_models, read_named, sett
 from pytest_llmeval.plugin.process import share_session
 from pytest_llmeval.plugin.stash import has_collected_key, llm_session_key
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Node, Restarts, SessionScheduling
-from pytest_llmeval.plugin.xdist.worker import _BATCHING, _SHARED, _SLOT, Batching, _limit, usage_errors
+from pytest_llmeval.plugin.xdist.worker import BATCHING_KEY, SHARED_KEY, SLOT_KEY, Batching, chunk_limit, usage_errors
 from pytest_llmeval.roles import MODEL_FIXTURES
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class WorkDistribution:
         self._inboxes[node] = Inbox(node)
         slot = next(number for number in itertools.count() if number not in self._slots.values())
         self._slots[node] = slot
-        node.workerinput[_SLOT] = slot
-        node.workerinput[_BATCHING] = astuple(self._batching())
+        node.workerinput[SLOT_KEY] = slot
+        node.workerinput[BATCHING_KEY] = astuple(self._batching())
         share_session(self._config, node.workerinput)
         kinds = [spec.kind for spec in self._config.stash[settings_key].all_specs]
         if any(kind.is_remote or kind.shares_limits or kind.needs_device for kind in kinds):
-            node.workerinput[_SHARED] = self._shared_folder
+            node.workerinput[SHARED_KEY] = self._shared_folder
         if any(kind.needs_device for kind in kinds):
             from pytest_llmeval.plugin.xdist.findings import share_findings
 
@@ -121,7 +121,7 @@ class WorkDistribution:
 
     def _batching(self) -> Batching:
         mode = self._config.getoption("dist")
-        limit = _limit(self._config)
+        limit = chunk_limit(self._config)
         if mode in _MODES and self._asks_models:
             return Batching(limit, num_workers=self._num_workers, shares_chunks=True, mode=mode)
         if mode in (*KEEPS_FILES, "each") and not self._restarts.num_deaths:

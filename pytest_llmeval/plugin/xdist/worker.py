@@ -15,20 +15,23 @@ from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 
 __all__ = [
+    "BATCHING_KEY",
+    "SHARED_KEY",
+    "SLOT_KEY",
     "Batching",
     "UsageErrors",
     "batching_of",
+    "chunk_limit",
     "report_usage_errors",
     "shared_folder",
     "usage_errors",
     "worker_slot",
 ]
 
-_BATCHING = "llmeval_batching"
-
-_SLOT = "llmeval_slot"
-
-_SHARED = "llmeval_shared"
+BATCHING_KEY = "llmeval_batching"
+SLOT_KEY = "llmeval_slot"
+SHARED_KEY = "llmeval_shared"
+"""What the controller says to a worker, in its ``workerinput``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +48,25 @@ def batching_of(config: pytest.Config) -> Batching:
     """How this process makes its plan: as the controller said; without its word, samples run one by one."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
-        return Batching(_limit(config))
-    return Batching(*worker.get(_BATCHING, (1,)))
+        return Batching(chunk_limit(config))
+    return Batching(*worker.get(BATCHING_KEY, (1,)))
 
 
 def worker_slot(config: pytest.Config) -> int | None:
     """The worker's number among those that live, from 0; None in a session of one process."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    return None if worker is None else int(worker.get(_SLOT, 0))
+    return None if worker is None else int(worker.get(SLOT_KEY, 0))
 
 
 def shared_folder(config: pytest.Config) -> Path | None:
     """A folder that this worker shares with the session's others; None in one process, and on another machine."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    path = None if worker is None else worker.get(_SHARED)
+    path = None if worker is None else worker.get(SHARED_KEY)
     return Path(path) if path is not None and os.path.isdir(path) else None
 
 
-def _limit(config: pytest.Config) -> int:
+def chunk_limit(config: pytest.Config) -> int:
+    """Return how many samples are asked together at most."""
     return config.stash[settings_key].batch_size or DEFAULT_CHUNK_SIZE
 
 

@@ -16,15 +16,19 @@ from pytest_llmeval.scoring.references import quote, several_or_one, target_text
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, GenerateRequest, Role, Sample
 
-__all__ = ["MAX_REPLY", "REASON", "JudgedScorer", "JudgedSettings", "checked_keys", "object_schema", "reason_in"]
+__all__ = [
+    *("MAX_REPLY", "NAMES_IN_SCHEMA", "REASON", "JudgedScorer", "JudgedSettings", "check_metric_names", "checked_keys"),
+    *("object_schema", "reason_in"),
+]
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-_NAMES_IN_SCHEMA: dict[str, Any] = {"minProperties": 1, "propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
+NAMES_IN_SCHEMA: dict[str, Any] = {"minProperties": 1, "propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
 
 
-def _check_names(what: str, names: Mapping[str, object]) -> None:
+def check_metric_names(what: str, names: Mapping[str, object]) -> None:
+    """Refuse names of which no metric can be called, and an empty mapping."""
     for name in names:
         if _NAME.fullmatch(name) is None:
             message = f"found the name {quoted(name)}, expected a letter and then letters, digits and '_'"
@@ -34,7 +38,7 @@ def _check_names(what: str, names: Mapping[str, object]) -> None:
 
 
 class JudgedSettings(ScorerSettings):
-    """What the scorers share that ask a judge."""
+    """The settings that all scorers have which ask a judge."""
 
     kind: str
     needs_target = False
