@@ -380,9 +380,11 @@ def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None)
                 elif len(cells) != len(header):
                     expected = "as in the header" if columns is None else "as dataset.columns names"
                     name = _NAMES.get(separator, quoted(separator))
+                    found = f"{len(cells)} value{'' if len(cells) == 1 else 's'}"
+                    hint = _other(first, separator) or (_other(cells[0], separator) if len(cells) == 1 else "")
                     raise source.error(
-                        f"found {len(cells)} values, expected {len(header)} {expected}; quote a value that holds "
-                        f"{name}, a quote or a line break{_other(first, separator)}",
+                        f"found {found}, expected {len(header)} {expected}; quote a value that holds {name}, a quote "
+                        f"or a line break{hint}",
                         start,
                     )
                 else:
@@ -416,10 +418,10 @@ def _num_cells(line: str, separator: str) -> int:
         return 0
 
 
-def _other(first: str, separator: str) -> str:
-    """Return a hint at the separator by which the first line has more values, or an empty text."""
-    found = max((",", *_SEPARATORS), key=lambda other: _num_cells(first, other))
-    if _num_cells(first, found) <= _num_cells(first, separator):
+def _other(line: str, separator: str) -> str:
+    """Return a hint at the separator by which a line has more values, or an empty text."""
+    found = max((",", *_SEPARATORS), key=lambda other: _num_cells(line, other))
+    if _num_cells(line, found) <= _num_cells(line, separator):
         return ""
     return f"; or say what separates the values, such as dataset.separator: {quoted(found)}"
 

@@ -67,7 +67,7 @@ BROKEN = {
     "CSV values": (
         "a.csv",
         'a,b\n"1\n1",2\n3\n',
-        "a.csv:4: found 1 values, expected 2 as in the header; "
+        "a.csv:4: found 1 value, expected 2 as in the header; "
         "quote a value that holds a comma, a quote or a line break",
     ),
     "TSV values": (
@@ -264,6 +264,12 @@ def test_what_separates_values_is_seen_in_the_first_line(load: Load, head: str, 
             "a;b\n1;2;3\n",
             "",
             "a.csv:2: found 3 values, expected 2 as in the header; quote a value that holds a semicolon,",
+        ),
+        (
+            "a (or c, d);b\n1;2\n",
+            "",
+            "a.csv:2: found 1 value, expected 2 as in the header; quote a value that holds a comma, a quote or a line "
+            "break; or say what separates the values, such as dataset.separator: ';'",
         ),
         ("a,b\n1,2\n", "\n  separator: ';;'", "s.yaml:5: dataset.separator: found ';;' (text), expected one character"),
         ("a,b\n1,2\n", "\n  delimiter: ';'", "s.yaml:5: unknown key 'delimiter' in dataset; did you mean 'separator'?"),
