@@ -92,7 +92,7 @@ def test_our_own_words_can_be_shown(load: Load, kind: str) -> None:  # noqa: F81
     own = Evaluation(load(ROWS + ALL[kind] % '"{{ default_prompt }} Be strict."'))
     ours = Evaluation(load(ROWS + ALL[kind].replace(", prompt: %s", "")))
     system, plain = turns(asked(own)[0])[0], turns(asked(ours)[0])[0]
-    words = own.scorer.default_prompt  # type: ignore[attr-defined]
+    words = own.scorer.deciding.scorer.default_prompt  # type: ignore[attr-defined]
     assert plain.startswith(words)
     assert system.startswith(f"{words} Be strict.\n")
 
