@@ -102,6 +102,12 @@ def test_compact_leaves_the_newest_of_each(folder: Path, capsys: pytest.CaptureF
     assert sorted(os.listdir(folder)) == [".gitignore", file.name]
 
 
+def test_the_newest_is_left_whatever_the_files_are_called(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_files(folder)[0].rename(folder / f"replies-{'f' * 16}.jsonl")
+    store(capsys, "compact", folder)
+    assert texts(folder) == ALL
+
+
 @pytest.mark.parametrize(
     ("options", "left"),
     [
