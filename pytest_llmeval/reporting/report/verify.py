@@ -221,9 +221,12 @@ def _corpus(columns: ScoreColumns, name: str, places: Places | None = None) -> M
 
 def _with_bounds(found: Metric, stored: Metric | None) -> Metric:
     """Return a computed metric with the interval of the stored one, unless its formula has none."""
-    if stored is None or found.no_interval is not None:
+    if stored is None:
         return found
-    return replace(stored, value=found.value, n=found.n)
+    kept = replace(stored, value=found.value, n=found.n)
+    if found.no_interval is None:
+        return kept
+    return replace(kept, stderr=None, ci_low=None, ci_high=None, no_interval=found.no_interval)
 
 
 def _check_without_digest(
