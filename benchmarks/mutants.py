@@ -65,7 +65,7 @@ AREAS = MappingProxyType(
         ),
         "session": (
             ("plugin/running/*.py", "plugin/finishing/*.py", "plugin/collection/*.py"),
-            (_PLUGIN, "tests/test_lookahead.py", "tests/test_chunks.py", "tests/test_node_ids.py"),
+            (_PLUGIN, "tests/inference/test_batcher.py", "tests/test_chunks.py", "tests/test_node_ids.py"),
         ),
         "xdist": (
             ("plugin/xdist/*.py",),

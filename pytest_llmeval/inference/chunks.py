@@ -285,7 +285,7 @@ class WorkQueue:
         """Put back the rest of a chunk whose worker died: for one worker, and in the order opposite to the chunk's.
 
         A worker asks for a sample's neighbours if the test that it runs next is the chunk's next sample (see
-        ``Lookahead``). In the opposite order, and with the rest in one piece, that is never so: each is asked alone.
+        ``Batcher``). In the opposite order, and with the rest in one piece, that is never so: each is asked alone.
         """
         unit = WorkUnit(places=tuple(sorted(places, reverse=True)), kind="quarantine", worker_key=worker_key)
         _put(self._quarantine, unit, next(self._later))

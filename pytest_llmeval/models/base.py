@@ -212,6 +212,9 @@ class Backend:
         self._listener = None
         return listener
 
+    def forget(self, requests: Sequence[Request]) -> None:
+        """Do nothing; a store gives the replies to these requests no more, since whoever asked could not use them."""
+
     def await_all(self, futures: Sequence[Future[Response | Failed]], listener: Listener) -> list[Response | Failed]:
         """The futures' results, in order; each goes to ``listener`` and counts in ``on_progress`` once it is there.
 

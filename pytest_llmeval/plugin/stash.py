@@ -8,8 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_llmeval.data.garbage import LastingObjects
-    from pytest_llmeval.inference.judging import Judging
-    from pytest_llmeval.inference.lookahead import Lookahead
+    from pytest_llmeval.inference.batcher import Batcher
     from pytest_llmeval.inference.store.model import StoredModel
     from pytest_llmeval.reporting.report.records import Record
 
@@ -17,15 +16,14 @@ __all__ = [
     "MODEL_STOPPED",
     "NUM_DESELECTED",
     "SampleKey",
+    "batcher_key",
     "collected_suites_key",
     "has_broken_suite_key",
     "has_collected_key",
     "has_model_key",
     "is_sample_key",
-    "judging_key",
     "lasting_objects_key",
     "llm_session_key",
-    "lookahead_key",
     "model_key",
     "num_deselected_key",
     "process_key",
@@ -81,9 +79,7 @@ stored_model_key: pytest.StashKey[StoredModel] = pytest.StashKey()
 SampleKey: TypeAlias = tuple[str, str | None, str]
 """The suite, the model as it was written (None unless several are given), and the sample's id."""
 
-lookahead_key: pytest.StashKey[Lookahead] = pytest.StashKey()
-
-judging_key: pytest.StashKey[Judging] = pytest.StashKey()
+batcher_key: pytest.StashKey[Batcher] = pytest.StashKey()
 
 record_key: pytest.StashKey[Record] = pytest.StashKey()
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.inference.judging import Judging
-from pytest_llmeval.inference.lookahead import TimeShares
+from pytest_llmeval.inference.batcher import Batcher
 from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Role, Score
 
@@ -79,15 +78,15 @@ def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -
     return Score(status="scored", answer=" ".join(heard))
 
 
-class OneJudge(Judging):
-    """Whose models are one, which is given when a judgement is finished."""
+class OneJudge(Batcher):
+    """A batcher with one judge, which is given when a judgement is finished."""
 
-    def __init__(self, shares: TimeShares) -> None:
-        super().__init__(shares)
+    def __init__(self) -> None:
+        super().__init__()
         self.models: dict[Role, Sequence[object]] = {}
 
     def __contains__(self, key: str) -> bool:
-        return self.has(key, self.models)
+        return self.has_begun(key, self.models)
 
     def start(self, key: str, one: JudgeSteps) -> None:
         self.begin(key, one, self.models)
@@ -98,7 +97,7 @@ class OneJudge(Judging):
 
 
 def begun(askings: dict[str, JudgeSteps]) -> OneJudge:
-    judging = OneJudge(TimeShares())
+    judging = OneJudge()
     for key, one in askings.items():
         judging.start(key, one)
     return judging
@@ -118,7 +117,7 @@ def test_many_askings_go_out_in_one_call() -> None:
         ["a.0.0", "b.0.0", "c.0.0"],
         ["a.1.0", "a.1.1", "b.1.0", "b.1.1", "c.1.0", "c.1.1"],
     ]
-    assert [judging.is_done(key) for key in "abc"] == [True, False, True]
+    assert [judging.is_judged(key) for key in "abc"] == [True, False, True]
     assert outcome(judging, "a", model) == "a.0.0 a.1.0 a.1.1"
     assert outcome(judging, "c", model) == "c.0.0 c.1.0 c.1.1"
     assert len(model.calls) == 2
@@ -134,7 +133,7 @@ def asking_by_turns(name: str, roles: Sequence[Role]) -> JudgeSteps:
     return Score(status="scored", answer=" ".join(heard))
 
 
-def outcome_of(judging: Judging, key: Hashable) -> str:
+def outcome_of(judging: Batcher, key: Hashable) -> str:
     try:
         return str(judging.finish(key).answer)
     except RuntimeError as error:
@@ -151,7 +150,7 @@ def test_a_call_that_fails_in_one_role_is_no_error_of_who_waits_for_another() ->
             return super().generate(requests)
 
     embedder, judge = Background(), Judge(raises=["b.0"])
-    judging = Judging(TimeShares())
+    judging = Batcher()
     models: dict[Role, Sequence[object]] = {"judge": [judge], "embedder": [embedder]}
     asked: dict[str, list[Role]] = {"a": ["embedder"], "b": ["judge"], "c": ["judge", "judge"]}
     for key, roles in asked.items():
@@ -172,9 +171,9 @@ def test_whatever_the_roles_each_ends_as_it_would_alone(
 ) -> None:
     broken = [f"{name}.{number}" for name, number in raises]
 
-    def made(keys: Sequence[int]) -> Judging:
+    def made(keys: Sequence[int]) -> Batcher:
         kinds = [Background(broken, is_quick=True) if background else Echo(broken) for background in in_background]
-        judging = Judging(TimeShares())
+        judging = Batcher()
         for key in keys:
             models: dict[Role, Sequence[object]] = {"judge": [kinds[0]], "embedder": [kinds[1]]}
             judging.begin(key, asking_by_turns(str(key), askings[key]), models)
@@ -188,7 +187,7 @@ def test_whatever_the_roles_each_ends_as_it_would_alone(
 
 def test_one_that_asks_nothing_needs_no_model() -> None:
     judging = begun({"a": asking("a", [])})
-    assert judging.is_done("a")
+    assert judging.is_judged("a")
     assert judging.end("a").answer == ""
 
 
@@ -356,18 +355,18 @@ def test_close_gives_up() -> None:
     judging = begun({key: noted(key) for key in "abc"})
     assert outcome(judging, "a", model) == "a.0.0 a.0.1 a.1.0"
     assert closed == ["a"]
-    judging.close()
+    judging.stop()
     assert sorted(closed) == ["a", "b", "c"]
     assert all(future.cancelled() for prompt, future in model.promised.items() if not prompt.startswith("a"))
     assert "b" not in judging
-    judging.close()
+    judging.stop()
 
 
 def test_what_was_judged_before_the_close_can_be_taken() -> None:
     judging, model = begun({"a": asking("a", [1]), "b": asking("b", [1])}), Echo()
     outcome(judging, "a", model)
-    judging.close()
-    assert judging.is_done("b")
+    judging.stop()
+    assert judging.is_judged("b")
     assert judging.end("b").answer == "b.0.0"
 
 
@@ -391,13 +390,12 @@ def test_time_is_shared_by_what_the_model_reports(monkeypatch: pytest.MonkeyPatc
             now[0] += 2 * seconds
             return GenerateResponse(text=prompt, seconds=seconds)
 
-    shares, model = TimeShares(), Timed()
-    judging = OneJudge(shares)
+    model, judging = Timed(), OneJudge()
     for key in "abc":
         judging.start(key, asking(key, [1]))
     for key, expected in (("a", 2 - 8), ("b", 6), ("c", 0)):
         judging.end(key, model)
-        assert shares.settle(key) == pytest.approx(expected)
+        assert judging.shares.settle(key) == pytest.approx(expected)
 
 
 PLANS = st.dictionaries(
@@ -433,7 +431,7 @@ def test_each_ends_as_it_would_alone(kind: str, plans: dict[str, tuple[list[int]
 
     alone = {key: outcome(begun({key: made(key)}), key, model()) for key in plans}
     order = data.draw(st.permutations(list(plans)))
-    judging, shared = OneJudge(TimeShares()), model()
+    judging, shared = OneJudge(), model()
     found: dict[str, str] = {}
     for key in order:
         if key not in judging:
@@ -449,7 +447,7 @@ def test_each_ends_as_it_would_alone(kind: str, plans: dict[str, tuple[list[int]
 def test_each_is_judged_by_the_models_that_it_began_with() -> None:
     """Suites can have judges of their own, and a judgement that is open must not go on with another suite's."""
     first, second = Echo(), Echo()
-    judging = Judging(TimeShares())
+    judging = Batcher()
     judging.begin("a1", asking("a1", [1]), {"judge": (first,)})
     judging.begin("a2", asking("a2", [1, 1]), {"judge": (first,)})
     judging.begin("b1", asking("b1", [1, 1]), {"judge": (second,)})
@@ -457,13 +455,13 @@ def test_each_is_judged_by_the_models_that_it_began_with() -> None:
     assert judging.finish("b1").answer == "b1.0.0 b1.1.0"
     assert (first.calls, second.calls) == ([["a1.0.0", "a2.0.0"]], [["b1.0.0"], ["b1.1.0"]])
     assert judging.finish("a2").answer == "a2.0.0 a2.1.0"
-    assert judging.looks_ahead
+    assert judging.judges_ahead
 
 
 def test_each_judge_of_a_panel_is_asked_for_all_samples_at_once() -> None:
     """Judges of one process take turns as seldom as they can."""
     first, second = Echo(), Echo()
-    judging = Judging(TimeShares())
+    judging = Batcher()
     models: dict[Role, Sequence[object]] = {"judge": (first, second)}
     for name in ("a", "b"):
         judging.begin(name, in_turn(name), models)
@@ -479,7 +477,7 @@ def test_a_judge_that_answers_one_by_one_is_asked_for_the_sample_that_runs() -> 
         answers_one_by_one = True
 
     judge = Slow()
-    judging = Judging(TimeShares())
+    judging = Batcher()
     for name in ("a", "b"):
         judging.begin(name, asking(name, [1, 1]), {"judge": (judge,)})
     judging.finish("a")
@@ -498,11 +496,11 @@ def in_turn(name: str) -> JudgeSteps:
 
 
 def test_what_was_begun_with_another_model_begins_again() -> None:
-    judging = Judging(TimeShares())
+    judging = Batcher()
     judging.begin("a", asking("a", [1]), {"judge": (Echo(),)})
     other: dict[Role, Sequence[object]] = {"judge": (Echo(),)}
-    assert not judging.has("a", other)
-    assert not judging.looks_ahead, "a fixture makes one for each test"
+    assert not judging.has_begun("a", other)
+    assert not judging.judges_ahead, "a fixture makes one for each test"
     judging.begin("a", asking("a", [1]), other)
-    assert judging.has("a", other)
+    assert judging.has_begun("a", other)
     assert judging.finish("a").answer == "a.0.0"

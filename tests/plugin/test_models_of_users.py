@@ -88,7 +88,7 @@ def test_a_model_exception_shows_the_models_code_and_not_ours(llm_pytester: pyte
     llm_pytester.makefile(".yaml", sums=SUMS)
     result = llm_pytester.runpytest("sums.yaml")
     result.stdout.fnmatch_lines(["*raise KeyError('quota')*", "E   *KeyError: 'quota'"])
-    result.stdout.no_fnmatch_line("*lookahead.py*")
+    result.stdout.no_fnmatch_line("*batcher.py*")
     result.stdout.no_fnmatch_line("*During handling*")
 
 

@@ -1,7 +1,7 @@
 """The chunk scheduler against pytest-xdist's own session, with workers that are played: they die when they are told to.
 
 What a played worker does is what ``xdist.remote`` does: it begins no test before it knows the next one, reports in
-order, and asks the real ``Lookahead``, with the plan that it makes itself.
+order, and asks the real ``Batcher``, with the plan that it makes itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import WorkQueue, WorkUnit, plan_chunks, plan_others, plan_tests, worker_key_of
-from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.plugin.xdist.distribution import WorkDistribution, num_gpu_workers
 from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts, SessionScheduling
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
@@ -64,13 +64,13 @@ class Worker:
     workeroutput: dict[str, Any] = field(default_factory=lambda: {"exitstatus": 0, "shouldfail": "", "shouldstop": ""})
 
     def __post_init__(self) -> None:
-        self.lookahead = Lookahead(shares_chunks=True)
+        self.batcher = Batcher(shares_chunks=True)
         world = self.world
         for chunk in plan_of(world.nodeids, limit=world.limit, num_workers=world.num_workers, mode=world.mode)[0]:
-            self.lookahead.add([self.member(place) for place in chunk.places])
+            self.batcher.add([self.member(place) for place in chunk.places])
 
-    def member(self, place: int) -> Member:
-        return Member(key=place, group=0, requests=lambda: [GenerateRequest(str(place))])
+    def member(self, place: int) -> PlannedSample:
+        return PlannedSample(key=place, group=0, requests=lambda: [GenerateRequest(str(place))])
 
     def send_runtest_some(self, indices: Sequence[int]) -> None:
         if self.state == "dead":
@@ -107,10 +107,10 @@ class Worker:
         place = self.current
         assert isinstance(place, int)
         self.current = self.queue.popleft()
-        self.lookahead.next_key = self.current if self.current != SHUTDOWN else None
+        self.batcher.next_key = self.current if self.current != SHUTDOWN else None
         try:
             if ".yaml" in self.world.nodeids[place]:
-                self.lookahead.responses(self.member(place), self)
+                self.batcher.responses(self.member(place), self)
             elif place in self.world.killers:
                 raise Killed
         except Killed:

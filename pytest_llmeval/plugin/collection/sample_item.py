@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,8 +13,7 @@ import pytest
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.evaluation.evaluation import Evaluation, deciding_reply
 from pytest_llmeval.evaluation.samples_for_models import asked_sample
-from pytest_llmeval.inference.judging import JudgeUse, Judging, Models
-from pytest_llmeval.inference.lookahead import Lookahead, Member
+from pytest_llmeval.inference.batcher import Batcher, JudgeUse, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_samples
 from pytest_llmeval.plugin.collection.sample_records import (
     asked_at,
@@ -37,9 +35,8 @@ from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import (
     MODEL_STOPPED,
     SampleKey,
+    batcher_key,
     is_sample_key,
-    judging_key,
-    lookahead_key,
     model_key,
     record_key,
 )
@@ -73,7 +70,7 @@ class Unscored(Exception):
 
 
 class SampleSource(Protocol):
-    """The suite's node, as far as its samples use it. ``lookahead`` is None where the session's is used.
+    """The suite's node, as far as its samples use it.
 
     ``shown_paths`` are the paths of the samples' rows from the rootdir, by ``Sample.path``, as far as they are known.
     """
@@ -82,7 +79,6 @@ class SampleSource(Protocol):
     info: SuiteInfo
     fingerprints: dict[str, str]
     responses: DataResponses | None
-    lookahead: Lookahead | None
 
     def take_judges(self, judges: Models) -> None: ...
 
@@ -118,7 +114,7 @@ class SampleItem(pytest.Function):
 
     # Slots: a value that is kept in an item's dictionary from outside (as by cached_property) makes that three times as
     # large.
-    __slots__ = ("_asked", "_hooks", "_key", "_location", "_member", "file", "model", "number", "sample")
+    __slots__ = ("_asked", "_hooks", "_key", "_location", "_planned", "file", "model", "number", "sample")
 
     sample: Sample
     file: SampleSource
@@ -128,7 +124,7 @@ class SampleItem(pytest.Function):
     _hooks: Any
     _key: SampleKey
     _location: tuple[str, int | None, str] | None
-    _member: Member | None
+    _planned: PlannedSample | None
 
     @classmethod
     def of(
@@ -156,7 +152,7 @@ class SampleItem(pytest.Function):
         item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
         item.sample, item.file, item.model, item.number = sample, file, model, number
         item._key = file.info.name, model, sample.id
-        item._member = item._location = item._asked = item._hooks = None
+        item._planned = item._location = item._asked = item._hooks = None
         item.stash[is_sample_key] = True
         if model is not None:
             item.stash[model_key] = model
@@ -202,18 +198,19 @@ class SampleItem(pytest.Function):
         return self.model, self.file.info.name
 
     @property
-    def member(self) -> Member:
-        """The sample's place in the lookahead plan."""
-        if self._member is None:
-            self._member = Member(
+    def planned(self) -> PlannedSample:
+        """The sample as the batcher knows it."""
+        if self._planned is None:
+            self._planned = PlannedSample(
                 key=self._key,
                 group=self.group,
                 requests=self._requests,
-                asking=self._asking if self.file.evaluation.scorer.roles else None,
+                steps=self._steps if self.file.evaluation.scorer.roles else None,
                 sample=self._sample_asked,
                 suite=self._suite_asked,
+                recorded=self.file.responses,
             )
-        return self._member
+        return self._planned
 
     def _sample_asked(self, requests: Sequence[Request]) -> AskedSample:
         return asked_sample(self.file.evaluation, self.sample, self.number, requests)
@@ -226,7 +223,7 @@ class SampleItem(pytest.Function):
         self._asked = self.question
         return self._asked.requests
 
-    def _asking(self, responses: Sequence[Response]) -> JudgeSteps:
+    def _steps(self, responses: Sequence[Response]) -> JudgeSteps:
         return self.file.evaluation.asking(self._asked or self.question, responses)
 
     def evaluate(self, llm_model: object = None, **llm_roles: object) -> None:
@@ -241,11 +238,14 @@ class SampleItem(pytest.Function):
             judges = {role: judges_of(role, llm_roles[f"llm_{role}"]) for role in ROLES if f"llm_{role}" in llm_roles}
             if judges:
                 self.file.take_judges(judges)
-            lookahead = self.file.lookahead or self.config.stash[lookahead_key]
-            responses = lookahead.responses(self.member, model)
+            batcher = self.config.stash[batcher_key]
+            responses = batcher.responses(self.planned, model)
             asked = "the scorer"
             question = self._asked or self.question
-            score = self._score(question, responses, lookahead, model, judges)
+            if judges:
+                score = batcher.score(self.planned, responses, judges)
+            else:
+                score = self.file.evaluation.score(question, responses)
             self._asked = None
             self.stash[record_key] = self._record(model, question, score, responses)
         except (KeyboardInterrupt, GeneratorExit, pytest.exit.Exception):
@@ -267,47 +267,17 @@ class SampleItem(pytest.Function):
         if score.status == "wrong" and self.settings.strict:
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
-    def _score(
-        self,
-        question: PreparedSample,
-        responses: Sequence[Response],
-        lookahead: Lookahead,
-        model: object,
-        models: Models,
-    ) -> Score:
-        """The score; of a scorer that asks ``models`` those that follow, and were answered, are judged with it."""
-        __tracebackhide__ = True
-        if not models:
-            return self.file.evaluation.score(question, responses)
-        judging = self.config.stash[judging_key]
-        if not judging.has(self.key, models):
-            judging.begin(self.key, self.file.evaluation.asking(question, responses), models)
-        if judging.looks_ahead and not judging.is_done(self.key):
-            for other, own in self._answered(lookahead, model):
-                if other.asking is not None and not judging.has(other.key, models):
-                    judging.begin(other.key, other.asking(own), models)
-        return judging.finish(self.key)
-
-    def _answered(self, lookahead: Lookahead, model: object) -> Iterator[tuple[Member, Sequence[Response]]]:
-        """Samples that run after this one, with their responses, as far as these are known."""
-        if self.file.lookahead is None:
-            yield from lookahead.answered(self.member)
-            return
-        for other in self.config.stash[lookahead_key].following(self.member):
-            with suppress(Exception):  # its own test will say so
-                yield other, lookahead.responses(other, model)
-
-    def record_waiting(self, lookahead: Lookahead, judging: Judging) -> Record | None:
+    def record_waiting(self, batcher: Batcher) -> Record | None:
         """The record of a sample that was answered ahead, and whose test will not run; None where it is left out, and
         where a judge has not judged it.
         """
-        model, has_roles = lookahead.model, bool(self.file.evaluation.scorer.roles)
-        if has_roles and not judging.is_done(self.key):
+        model, has_roles = batcher.model, bool(self.file.evaluation.scorer.roles)
+        if has_roles and not batcher.is_judged(self.key):
             return None
         try:
-            responses = lookahead.responses(self.member, model)
+            responses = batcher.responses(self.planned, model)
             question = self._asked or self.question
-            score = judging.finish(self.key) if has_roles else self.file.evaluation.score(question, responses)
+            score = batcher.finish(self.key) if has_roles else self.file.evaluation.score(question, responses)
             return self._record(model, question, score, responses)
         except LeftOutError:
             return None
@@ -357,9 +327,9 @@ class SampleItem(pytest.Function):
 
     def _judge_use(self) -> JudgeUse:
         """What the judgement of this sample has taken."""
-        if not self.file.evaluation.scorer.roles or judging_key not in self.config.stash:
+        if not self.file.evaluation.scorer.roles or batcher_key not in self.config.stash:
             return JudgeUse()
-        return self.config.stash[judging_key].take_use(self.key)
+        return self.config.stash[batcher_key].pop_use(self.key)
 
     def unscored(self, reason: str, model: object = None) -> Record:
         """The record of this sample when there is no score."""

@@ -21,8 +21,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.evaluation.samples_for_models import whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
-from pytest_llmeval.inference.judging import Models, are_same
-from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.inference.batcher import Models, are_same
 from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
 from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
@@ -78,8 +77,6 @@ class SuiteNode(PlainFailures):
     responses: DataResponses | None = None
     """The replies that the data carry, where there is no model to ask."""
     _judges: Models = MappingProxyType({})
-    lookahead: Lookahead | None = None
-    """Its own where no model is needed, so that no other suite's model has to make room."""
 
     @functools.cached_property
     def shown_paths(self) -> dict[str, str]:
@@ -207,7 +204,7 @@ class SuiteNode(PlainFailures):
         if (not has_model or self.evaluation.scorer.is_about_data) and suite.has_own_responses:
             from pytest_llmeval.models.replay.model import DataResponses
 
-            self.responses, self.lookahead = DataResponses(), Lookahead()
+            self.responses = DataResponses()
 
     def _add_tags(self, tags: Sequence[str]) -> None:
         for place, tag in enumerate(tags):

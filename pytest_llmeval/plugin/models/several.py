@@ -102,14 +102,14 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
 
 
 def _let_go(config: pytest.Config) -> None:
-    """Drop what keeps a model alive that is to make room: the lookahead, and the traceback of the last failure."""
-    from pytest_llmeval.plugin.stash import lookahead_key
+    """Drop what keeps a model alive that is to make room: the batcher, and the traceback of the last failure."""
+    from pytest_llmeval.plugin.stash import batcher_key
 
     if stored_model_key in config.stash:
         del config.stash[stored_model_key]
-    lookahead = config.stash.get(lookahead_key, None)
-    if lookahead is not None:
-        lookahead.forget_model()
+    batcher = config.stash.get(batcher_key, None)
+    if batcher is not None:
+        batcher.forget_model()
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):  # pytest sets them, for a debugger
         sys.__dict__.pop(name, None)
     if "torch" in sys.modules:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.inference.judging import Judging
-from pytest_llmeval.inference.lookahead import Lookahead
+from pytest_llmeval.inference.batcher import Batcher
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.recording import payload_of
 from pytest_llmeval.plugin.stash import llm_session_key
@@ -26,10 +25,9 @@ _KEY = "llmeval_handed_over"
 class HandOver:
     """Registered where samples run: in the only process, or in a worker of pytest-xdist."""
 
-    def __init__(self, session: pytest.Session, lookahead: Lookahead, judging: Judging) -> None:
+    def __init__(self, session: pytest.Session, batcher: Batcher) -> None:
         self._session = session
-        self._lookahead = lookahead
-        self._judging = judging
+        self._batcher = batcher
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
@@ -40,7 +38,7 @@ class HandOver:
         config = self._session.config
         worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
         with suppress(KeyboardInterrupt):
-            self._stop()
+            self._batcher.stop()
             for payload in self._payloads():
                 if worker is None:
                     config.stash[llm_session_key].take_over(payload)
@@ -50,18 +48,14 @@ class HandOver:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Take back what ``-x`` has left with the model."""
-        self._stop()
-
-    def _stop(self) -> None:
-        self._lookahead.stop()
-        self._judging.close()
+        self._batcher.stop()
 
     def _payloads(self) -> Iterator[Payload]:
         for item in self._session.items:
-            if isinstance(item, SampleItem) and self._lookahead.has_answered(item.key):
-                record = item.record_waiting(self._lookahead, self._judging)
+            if isinstance(item, SampleItem) and self._batcher.has_answered(item.key):
+                record = item.record_waiting(self._batcher)
                 if record is not None:
-                    yield payload_of(item, record, self._lookahead.model)
+                    yield payload_of(item, record, self._batcher.model)
 
 
 def from_worker(output: dict[str, Any]) -> Iterator[Payload]:

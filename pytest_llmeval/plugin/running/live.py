@@ -253,7 +253,7 @@ class LiveReporting:
 
     @contextmanager
     def answering(self, model: object, num_samples: int) -> Iterator[None]:
-        """Show the progress of a call for ``num_samples`` samples; the lookahead makes it inside."""
+        """Show the progress of a call for ``num_samples`` samples; the batcher makes it inside."""
         if self._started is None:
             self._started = self._clock()
         name = identify(model).name

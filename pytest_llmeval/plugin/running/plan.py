@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.inference.audit import choose_audited, choose_spares
+from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import plan_chunks
-from pytest_llmeval.inference.judging import Judging
-from pytest_llmeval.inference.lookahead import Lookahead, Member
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
-from pytest_llmeval.plugin.stash import judging_key, lookahead_key
+from pytest_llmeval.plugin.stash import batcher_key
 from pytest_llmeval.plugin.xdist.worker import batching_of
 from pytest_llmeval.reporting.terminal.prompts import judge_lines, prompt_lines
 from pytest_llmeval.reporting.terminal.summary import as_terminal
@@ -27,10 +26,10 @@ __all__ = ["FollowQueue", "plan", "show_progress", "show_prompts"]
 
 
 class FollowQueue:
-    """In a worker: tells the lookahead what runs next."""
+    """In a worker: tells the batcher what runs next."""
 
-    def __init__(self, lookahead: Lookahead, session: pytest.Session) -> None:
-        self._lookahead = lookahead
+    def __init__(self, batcher: Batcher, session: pytest.Session) -> None:
+        self._batcher = batcher
         self._session = session
         self._next: pytest.Item | None = None
         plugins = session.config.pluginmanager.get_plugins()
@@ -41,10 +40,10 @@ class FollowQueue:
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
         """Say what the worker has in its queue after the item that it begins."""
         self._next = nextitem
-        self._lookahead.next_key = nextitem.key if isinstance(nextitem, SampleItem) else None
+        self._batcher.next_key = nextitem.key if isinstance(nextitem, SampleItem) else None
 
     def upcoming(self, key: Hashable) -> Iterator[Hashable]:
-        """``Lookahead.upcoming``, of what the worker was given by now."""
+        """``Batcher.upcoming``, of what the worker was given by now."""
         places: list[object] = []
         if self._queue is not None:
             with self._queue.lock() as queued:
@@ -62,24 +61,23 @@ def plan(session: pytest.Session) -> None:
         if isinstance(item, SampleItem):
             item.keep_hooks(first.setdefault(item.path, item))
     chunks = plan_chunks(samples, limit=batching.limit, num_workers=batching.num_workers, mode=batching.mode)
-    lookahead = config.stash[lookahead_key] = Lookahead(shares_chunks=batching.shares_chunks)
-    judging = config.stash[judging_key] = Judging(lookahead.shares)
+    batcher = config.stash[batcher_key] = Batcher(shares_chunks=batching.shares_chunks)
     for chunk in chunks:
         members = (items[place] for place in chunk.places)
-        lookahead.add([_member(item) for item in members if isinstance(item, SampleItem)])
+        batcher.add([_planned(item) for item in members if isinstance(item, SampleItem)])
     for audited, spares in _audited(items):
-        lookahead.audit(audited, spares)
-    config.pluginmanager.register(HandOver(session, lookahead, judging), "llmeval-hand-over")
+        batcher.audit(audited, spares)
+    config.pluginmanager.register(HandOver(session, batcher), "llmeval-hand-over")
     if hasattr(config, "workerinput"):
-        queue = FollowQueue(lookahead, session)
+        queue = FollowQueue(batcher, session)
         config.pluginmanager.register(queue, "llmeval-queue")
-        lookahead.upcoming = queue.upcoming
+        batcher.upcoming = queue.upcoming
     else:
-        lookahead.upcoming = _in_order(items)
+        batcher.upcoming = _in_order(items)
 
 
 def _in_order(items: Sequence[pytest.Item]) -> Callable[[Hashable], Iterator[Hashable]]:
-    """``Lookahead.upcoming`` of a process that runs all of these itself."""
+    """``Batcher.upcoming`` of a process that runs all of these itself."""
     samples = [item for item in items if isinstance(item, SampleItem)]
     places: dict[Hashable, int] = {item.key: place for place, item in enumerate(samples)}
     return lambda key: _keys((samples[place] for place in range(places[key] + 1, len(samples))), key)
@@ -91,7 +89,7 @@ def _keys(items: Iterable[pytest.Item], key: Hashable) -> Iterator[Hashable]:
     return takewhile(lambda other: isinstance(key, tuple) and other[1] == key[1], keys)
 
 
-def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[Member]]]:
+def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[PlannedSample], list[PlannedSample]]]:
     """Of each suite and model, the samples by which the fast path is checked, and those in case none of these fits."""
     groups: dict[object, dict[str, SampleItem]] = {}
     for item in items:
@@ -100,8 +98,8 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[Member], list[
     for group in groups.values():
         sizes = {sample_id: item.size for sample_id, item in group.items()}
         yield (
-            [group[sample_id].member for sample_id in choose_audited(sizes)],
-            [group[sample_id].member for sample_id in choose_spares(sizes)],
+            [group[sample_id].planned for sample_id in choose_audited(sizes)],
+            [group[sample_id].planned for sample_id in choose_spares(sizes)],
         )
 
 
@@ -122,12 +120,12 @@ def show_prompts(session: pytest.Session) -> None:
 
 
 def show_progress(session: pytest.Session) -> None:
-    """Let a live line follow the lookahead, where there is a terminal for it."""
+    """Let a live line follow the batcher, where there is a terminal for it."""
     live = start_live(session)
     if live is not None:
-        session.config.stash[lookahead_key].answering = live.answering
+        session.config.stash[batcher_key].answering = live.answering
 
 
-def _member(item: SampleItem) -> Member:
+def _planned(item: SampleItem) -> PlannedSample:
     is_skipped = any(mark.name == "skip" for mark in item.own_markers)
-    return dataclasses.replace(item.member, is_skipped=True) if is_skipped else item.member
+    return dataclasses.replace(item.planned, is_skipped=True) if is_skipped else item.planned

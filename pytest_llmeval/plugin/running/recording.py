@@ -19,7 +19,7 @@ from pytest_llmeval.plugin.models.store import new_flaws, new_problem
 from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.stash import (
-    lookahead_key,
+    batcher_key,
     model_key,
     process_key,
     record_key,
@@ -360,8 +360,8 @@ def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
 
 def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
     """Give the test its own share of the model's time: the first sample of a chunk asks for all of them."""
-    if report.when == "call" and lookahead_key in item.config.stash:
-        difference = item.config.stash[lookahead_key].shares.settle(item.key)
+    if report.when == "call" and batcher_key in item.config.stash:
+        difference = item.config.stash[batcher_key].shares.settle(item.key)
         report.duration = max(0.0, report.duration + difference)
 
 
@@ -452,9 +452,9 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             worker = getattr(item.config, "workerinput", {}).get("workerid", "")
             payload = dataclasses.replace(payload, store_flaws=(worker, flaws))
     if isinstance(item, SampleItem):
-        lookahead = item.config.stash.get(lookahead_key, None)  # none under --setup-only
-        if lookahead is not None and lookahead.engine_uses:
-            use = lookahead.engine_uses.pop(item.group, None)
+        batcher = item.config.stash.get(batcher_key, None)  # none under --setup-only
+        if batcher is not None and batcher.engine_uses:
+            use = batcher.engine_uses.pop(item.group, None)
             payload = dataclasses.replace(payload, engine=use)
     return payload
 

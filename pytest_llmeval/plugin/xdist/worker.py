@@ -36,7 +36,7 @@ SHARED_KEY = "llmeval_shared"
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How a process makes its lookahead plan: the arguments of ``plan_chunks``, and of ``Lookahead``."""
+    """The way in which a process makes its plan: the arguments of ``plan_chunks``, and of ``Batcher``."""
 
     limit: int
     num_workers: int = 0

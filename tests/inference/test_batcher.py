@@ -1,4 +1,4 @@
-"""Lookahead: the same responses as asking one by one, fewer calls, and errors that stay with their sample."""
+"""Batcher: the same responses as asking one by one, fewer calls, and errors that stay with their sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.inference.lookahead import Lookahead, Member
+from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.types import (
     AskedSample,
     EngineUse,
@@ -44,23 +44,23 @@ class Echo:
         ]
 
 
-def member(key: str, group: str = "suite", times: int = 1) -> Member:
-    return Member(key=key, group=group, requests=lambda: [GenerateRequest(f"{key}.{n}") for n in range(times)])
+def member(key: str, group: str = "suite", times: int = 1) -> PlannedSample:
+    return PlannedSample(key=key, group=group, requests=lambda: [GenerateRequest(f"{key}.{n}") for n in range(times)])
 
 
-def planned(members: Sequence[Member], size: int = 8, *, shares_chunks: bool = False) -> Lookahead:
+def planned(members: Sequence[PlannedSample], size: int = 8, *, shares_chunks: bool = False) -> Batcher:
     """Chunks of at most ``size`` members of one group each, in the members' order."""
-    lookahead = Lookahead(shares_chunks=shares_chunks)
+    batcher = Batcher(shares_chunks=shares_chunks)
     for group in dict.fromkeys(member.group for member in members):
         own = [member for member in members if member.group == group]
         for start in range(0, len(own), size):
-            lookahead.add(own[start : start + size])
-    return lookahead
+            batcher.add(own[start : start + size])
+    return batcher
 
 
-def outcome(lookahead: Lookahead, one: Member, model: object) -> object:
+def outcome(batcher: Batcher, one: PlannedSample, model: object) -> object:
     try:
-        return [response.text for response in lookahead.responses(one, model) if isinstance(response, GenerateResponse)]
+        return [response.text for response in batcher.responses(one, model) if isinstance(response, GenerateResponse)]
     except (RuntimeError, RequestError) as error:
         return f"{type(error).__name__}: {error}"
 
@@ -76,54 +76,54 @@ def test_lookahead_gives_what_asking_alone_gives(
     refuses = groups.draw(st.lists(st.sampled_from([f"{key}.1" for key in keys]), unique=True))
     members = [member(key, groups.draw(st.sampled_from("xyz")), groups.draw(st.integers(1, 3))) for key in keys]
     ahead, alone = Echo(raises, refuses), Echo(raises, refuses)
-    lookahead = planned(members, size)
+    batcher = planned(members, size)
     run = members.copy()
     order.shuffle(run)  # type: ignore[attr-defined]
     for one in run:
-        assert outcome(lookahead, one, ahead) == outcome(Lookahead(), one, alone)
+        assert outcome(batcher, one, ahead) == outcome(Batcher(), one, alone)
 
 
 @given(keys=KEYS, size=st.integers(1, 12))
 def test_nothing_is_asked_twice_and_chunks_are_full(keys: list[str], size: int) -> None:
     model, members = Echo(), [member(key) for key in keys]
-    lookahead = planned(members, size)
+    batcher = planned(members, size)
     for one in members:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert [prompt for call in model.calls for prompt in call] == [f"{key}.0" for key in keys]
     assert [len(call) for call in model.calls] == [min(size, len(keys) - start) for start in range(0, len(keys), size)]
 
 
 def test_groups_do_not_share_a_call() -> None:
     model, members = Echo(), [member("a", "one"), member("b", "two"), member("c", "one")]
-    lookahead = planned(members)
+    batcher = planned(members)
     for one in members:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert model.calls == [["a.0", "c.0"], ["b.0"]]
 
 
 def test_a_member_that_was_not_planned_is_asked_alone() -> None:
-    model, lookahead = Echo(), planned([member("a"), member("b")])
-    lookahead.responses(member("z"), model)
+    model, batcher = Echo(), planned([member("a"), member("b")])
+    batcher.responses(member("z"), model)
     assert model.calls == [["z.0"]]
 
 
 def test_a_chunk_that_was_given_whole_is_asked_together() -> None:
     """What a worker of pytest-xdist knows of its queue is which test comes next."""
     model, members = Echo(), [member(key) for key in "abcd"]
-    lookahead = planned(members, shares_chunks=True)
+    batcher = planned(members, shares_chunks=True)
     for place, one in enumerate(members):
-        lookahead.next_key = members[place + 1].key if place < 3 else "something else"
-        lookahead.responses(one, model)
+        batcher.next_key = members[place + 1].key if place < 3 else "something else"
+        batcher.responses(one, model)
     assert model.calls == [["a.0", "b.0", "c.0", "d.0"]]
 
 
 @pytest.mark.parametrize("order", ["dcba", "ba", "d", "ca", "bd"])
 def test_a_chunk_of_which_another_worker_died_is_asked_one_by_one(order: str) -> None:
     model, members = Echo(), {key: member(key) for key in "abcd"}
-    lookahead = planned(list(members.values()), shares_chunks=True)
+    batcher = planned(list(members.values()), shares_chunks=True)
     for key, following in zip(order, [*order[1:], None], strict=True):
-        lookahead.next_key = following
-        lookahead.responses(members[key], model)
+        batcher.next_key = following
+        batcher.responses(members[key], model)
     assert model.calls == [[f"{key}.0"] for key in order]
 
 
@@ -131,45 +131,45 @@ def test_nothing_is_computed_for_members_that_are_skipped() -> None:
     model, members = Echo(), [member(key) for key in "abcd"]
     for place in (0, 2):
         members[place] = dataclasses.replace(members[place], is_skipped=True)
-    lookahead = planned(members, shares_chunks=True)
-    lookahead.next_key = "c"
-    lookahead.responses(members[1], model)
-    lookahead.responses(members[3], model)
+    batcher = planned(members, shares_chunks=True)
+    batcher.next_key = "c"
+    batcher.responses(members[1], model)
+    batcher.responses(members[3], model)
     assert model.calls == [["b.0", "d.0"]]
 
 
 def test_another_models_turn_keeps_the_plan() -> None:
     first, second, members = Echo(), Echo(), [member("a"), member("b"), member("c", "g"), member("d", "g")]
-    lookahead = planned(members)
-    lookahead.responses(members[0], first)
-    lookahead.forget_model()
-    lookahead.responses(members[2], second)
+    batcher = planned(members)
+    batcher.responses(members[0], first)
+    batcher.forget_model()
+    batcher.responses(members[2], second)
     assert (first.calls, second.calls) == ([["a.0", "b.0"]], [["c.0", "d.0"]])
 
 
 def test_a_member_that_runs_again_is_asked_again() -> None:
     model, members = Echo(), [member("a"), member("b")]
-    lookahead = planned(members)
-    lookahead.responses(members[0], model)
-    lookahead.responses(members[0], model)
-    lookahead.responses(members[1], model)
+    batcher = planned(members)
+    batcher.responses(members[0], model)
+    batcher.responses(members[0], model)
+    batcher.responses(members[1], model)
     assert model.calls == [["a.0", "b.0"], ["a.0"]]
 
 
 def test_another_model_gets_its_own_responses() -> None:
     first, second, members = Echo(), Echo(), [member("a"), member("b")]
-    lookahead = planned(members)
-    lookahead.responses(members[0], first)
-    lookahead.responses(members[1], second)
+    batcher = planned(members)
+    batcher.responses(members[0], first)
+    batcher.responses(members[1], second)
     assert second.calls == [["b.0"]]
 
 
 def test_a_new_model_for_every_member_is_not_asked_for_the_neighbours() -> None:
     members = [member(key) for key in "abcd"]
-    lookahead = planned(members)
+    batcher = planned(members)
     models = [Echo() for _ in members]
     for one, model in zip(members, models, strict=True):
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert [model.calls for model in models[1:]] == [[["b.0"]], [["c.0"]], [["d.0"]]]
 
 
@@ -189,9 +189,9 @@ class Raises(Echo):
 
 def test_ctrl_c_ends_at_once() -> None:
     members = [member(key) for key in "abc"]
-    lookahead = planned(members)
+    batcher = planned(members)
     with pytest.raises(KeyboardInterrupt):
-        lookahead.responses(members[0], Raises(KeyboardInterrupt()))
+        batcher.responses(members[0], Raises(KeyboardInterrupt()))
 
 
 class OneByOne(Echo):
@@ -202,10 +202,10 @@ class OneByOne(Echo):
 
 def test_a_model_that_answers_one_by_one_is_asked_one_by_one() -> None:
     model, members = OneByOne(), [member(key, times=2) for key in "abc"]
-    lookahead = planned(members)
-    lookahead.responses(members[0], model)
+    batcher = planned(members)
+    batcher.responses(members[0], model)
     assert model.calls == [["a.0", "a.1"]]
-    assert not lookahead.has_answered("b")
+    assert not batcher.has_answered("b")
 
 
 class Yields:
@@ -226,39 +226,39 @@ class Yields:
 def test_what_was_answered_before_ctrl_c_is_kept() -> None:
     """The members all of whose requests were answered: not the one in the midst of its own."""
     members, model = [member(key, times=2) for key in "abcd"], Yields(KeyboardInterrupt(), "c.1")
-    lookahead = planned(members)
+    batcher = planned(members)
     with pytest.raises(KeyboardInterrupt):
-        lookahead.responses(members[0], model)
-    assert [key for key in "abcd" if lookahead.has_answered(key)] == ["a", "b"]
-    assert outcome(lookahead, members[1], model) == ["b.0", "b.1"]
+        batcher.responses(members[0], model)
+    assert [key for key in "abcd" if batcher.has_answered(key)] == ["a", "b"]
+    assert outcome(batcher, members[1], model) == ["b.0", "b.1"]
 
 
 def test_what_was_answered_before_a_time_limit_is_not_asked_again() -> None:
     members, model = [member(key) for key in "abc"], Yields(pytest.fail.Exception("too late"), "c.0")
-    lookahead = planned(members)
+    batcher = planned(members)
     for one in members[:2]:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert model.asked == ["a.0", "b.0", "c.0"]
     with pytest.raises(pytest.fail.Exception):
-        lookahead.responses(members[2], model)
+        batcher.responses(members[2], model)
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), pytest.skip.Exception("no quota"), pytest.fail.Exception("late")])
 def test_what_ends_a_chunk_from_outside_is_not_charged_to_its_first_member(error: BaseException) -> None:
     model, members = Raises(error), [member(key) for key in "abc"]
-    lookahead = planned(members)
+    batcher = planned(members)
     for one in members:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert model.calls == [["a.0", "b.0", "c.0"], ["a.0"], ["b.0"], ["c.0"]]
 
 
 def test_a_member_that_ends_a_chunk_from_inside_is_found() -> None:
     model, members = Raises(SystemExit(0), "b.0"), [member(key) for key in "abc"]
-    lookahead = planned(members)
-    lookahead.responses(members[0], model)
+    batcher = planned(members)
+    batcher.responses(members[0], model)
     with pytest.raises(SystemExit):
-        lookahead.responses(members[1], model)
-    lookahead.responses(members[2], model)
+        batcher.responses(members[1], model)
+    batcher.responses(members[2], model)
 
 
 def test_numbers_of_other_libraries_become_pythons_own() -> None:
@@ -269,8 +269,8 @@ def test_numbers_of_other_libraries_become_pythons_own() -> None:
             number = numpy.float32(-1.5)
             return [LoglikelihoodResponse(loglikelihood=number, num_tokens=numpy.int64(2)) for _ in requests]  # type: ignore[arg-type]
 
-    one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
-    (response,) = Lookahead().responses(one, Numpy())
+    one = PlannedSample(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
+    (response,) = Batcher().responses(one, Numpy())
     assert isinstance(response, LoglikelihoodResponse)
     assert (type(response.loglikelihood), type(response.num_tokens)) == (float, int)
 
@@ -290,7 +290,7 @@ def test_a_model_is_held_to_its_protocol(returned: object, message: str) -> None
             return returned
 
     with pytest.raises(ModelError, match=message):
-        Lookahead().responses(member("a"), Bad())
+        Batcher().responses(member("a"), Bad())
 
 
 @pytest.mark.parametrize(
@@ -310,14 +310,14 @@ def test_numbers_that_a_response_cannot_hold(fields: dict[str, Any], message: st
         def loglikelihood(self, requests: object) -> object:
             return [LoglikelihoodResponse(**fields)]
 
-    one = Member(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
+    one = PlannedSample(key="a", group="g", requests=lambda: [LoglikelihoodRequest("c", " d")])
     with pytest.raises(ModelError, match=re.escape(message)):
-        Lookahead().responses(one, Bad())
+        Batcher().responses(one, Bad())
 
 
 def test_a_model_without_the_method() -> None:
     with pytest.raises(ModelError, match=r"model object: has no method generate\(requests\), which this suite"):
-        Lookahead().responses(member("a"), object())
+        Batcher().responses(member("a"), object())
 
 
 # The audit before a group's first answer
@@ -355,35 +355,35 @@ class Slow:
         return [LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1) for _ in requests]
 
 
-def scored_members(count: int) -> list[Member]:
+def scored_members(count: int) -> list[PlannedSample]:
     """Members of one group with one log-likelihood each."""
 
-    def one(number: int) -> Member:
-        return Member(key=number, group="suite", requests=lambda: [LoglikelihoodRequest("a", str(number))])
+    def one(number: int) -> PlannedSample:
+        return PlannedSample(key=number, group="suite", requests=lambda: [LoglikelihoodRequest("a", str(number))])
 
     return [one(number) for number in range(count)]
 
 
 def test_a_group_is_audited_once_and_first() -> None:
     members, model = scored_members(6), Audited()
-    lookahead = planned(members, size=2)
-    lookahead.audit(members[4:])
+    batcher = planned(members, size=2)
+    batcher.audit(members[4:])
     for one in members:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
     assert model.audits == [["4", "5"]]
-    assert lookahead.engine_uses["suite"].engine == "tree"
+    assert batcher.engine_uses["suite"].engine == "tree"
 
 
 def test_what_an_audit_found_holds_after_another_model_was_here() -> None:
     """The model is dropped and comes back, as when a worker's leftovers are run at the end."""
     members, model = scored_members(4), Audited(plain=True)
-    lookahead = planned(members, size=2)
-    lookahead.audit(members[:1])
-    lookahead.responses(members[0], model)
-    lookahead.responses(members[1], model)
-    lookahead.forget_model()
-    lookahead.responses(members[2], model)
-    lookahead.responses(members[3], model)
+    batcher = planned(members, size=2)
+    batcher.audit(members[:1])
+    batcher.responses(members[0], model)
+    batcher.responses(members[1], model)
+    batcher.forget_model()
+    batcher.responses(members[2], model)
+    batcher.responses(members[3], model)
     assert set(model.answered) == {"slow"}
     assert len(model.audits) == 2
 
@@ -391,11 +391,11 @@ def test_what_an_audit_found_holds_after_another_model_was_here() -> None:
 def test_nothing_is_answered_unaudited() -> None:
     """An audit that raises fails its suite's samples, and is not tried for each of them."""
     members, model = scored_members(4), Audited(fails=99)
-    lookahead = planned(members)
-    lookahead.audit(members[:1])
+    batcher = planned(members)
+    batcher.audit(members[:1])
     for one in members:
         with pytest.raises(RuntimeError, match="the audit broke"):
-            lookahead.responses(one, model)
+            batcher.responses(one, model)
     assert model.answered == []
     assert len(model.audits) == 1
 
@@ -408,11 +408,11 @@ def test_a_spare_is_audited_where_nothing_else_can_be() -> None:
             return self, EngineUse(engine="tree", reason="fast", num_audited=int(fits))
 
     members, model = scored_members(4), Picky()
-    lookahead = planned(members)
-    lookahead.audit(members[:1], members[1:])
-    lookahead.responses(members[0], model)
+    batcher = planned(members)
+    batcher.audit(members[:1], members[1:])
+    batcher.responses(members[0], model)
     assert model.audits == [["0"], ["1"], ["2"]]
-    assert lookahead.engine_uses["suite"].num_audited == 1
+    assert batcher.engine_uses["suite"].num_audited == 1
 
 
 def test_generated_groups_need_no_audit() -> None:
@@ -421,9 +421,9 @@ def test_generated_groups_need_no_audit() -> None:
             raise AssertionError("asked")
 
     members = [member("a"), member("b")]
-    lookahead = planned(members)
-    lookahead.audit(members)
-    assert [outcome(lookahead, one, Writer()) for one in members[:1]] == [["a.0"]]
+    batcher = planned(members)
+    batcher.audit(members)
+    assert [outcome(batcher, one, Writer()) for one in members[:1]] == [["a.0"]]
 
 
 class BySample(Echo):
@@ -450,13 +450,13 @@ class BySample(Echo):
         ]
 
 
-def known(keys: str, group: str = "suite", times: int = 1) -> list[Member]:
+def known(keys: str, group: str = "suite", times: int = 1) -> list[PlannedSample]:
     """Members that say which samples they are, of a suite that also has a sample ``unselected``."""
 
     def asked(key: str, requests: Sequence[Request] = ()) -> AskedSample:
         return AskedSample(suite=group, id=key, number=1, place="", requests=tuple(requests))
 
-    def one(key: str) -> Member:
+    def one(key: str) -> PlannedSample:
         own = member(f"{group}-{key}", group, times)
         return dataclasses.replace(own, sample=lambda requests: asked(key, requests), suite=lambda: whole)
 
@@ -466,8 +466,8 @@ def known(keys: str, group: str = "suite", times: int = 1) -> list[Member]:
 
 def test_a_model_that_is_asked_by_sample_sees_the_suite_first() -> None:
     model, members = BySample(), [*known("abc", times=2), *known("d", "other")]
-    lookahead = planned(members, size=2)
-    found = [outcome(lookahead, one, model) for one in members]
+    batcher = planned(members, size=2)
+    found = [outcome(batcher, one, model) for one in members]
     assert found[0] == ["suite/a: suite-a.0", "suite/a: suite-a.1"]
     assert found[3] == ["other/d: other-d.0"]
     assert model.prepared == [("suite", ["a", "b", "c", "unselected"]), ("other", ["d", "unselected"])]
@@ -476,22 +476,22 @@ def test_a_model_that_is_asked_by_sample_sees_the_suite_first() -> None:
 
 def test_a_suite_that_does_not_fit_fails_all_its_samples_and_no_other() -> None:
     model, members = BySample(unfit=["suite"]), [*known("ab"), *known("d", "other")]
-    lookahead = planned(members)
+    batcher = planned(members)
     for one in members[:2]:
         with pytest.raises(ModelError, match="no replies to suite"):
-            lookahead.responses(one, model)
-    assert outcome(lookahead, members[2], model) == ["other/d: other-d.0"]
+            batcher.responses(one, model)
+    assert outcome(batcher, members[2], model) == ["other/d: other-d.0"]
     assert model.prepared == [("suite", ["a", "b", "unselected"]), ("other", ["d", "unselected"])]
     assert model.asked == [["d"]]
 
 
 def test_another_model_prepares_anew() -> None:
     first, second, members = BySample(), BySample(), known("abc")
-    lookahead = planned(members, size=1)
-    lookahead.responses(members[0], first)
-    lookahead.forget_model()
-    lookahead.responses(members[1], second)
-    lookahead.responses(members[2], second)
+    batcher = planned(members, size=1)
+    batcher.responses(members[0], first)
+    batcher.forget_model()
+    batcher.responses(members[1], second)
+    batcher.responses(members[2], second)
     assert len(first.prepared) == len(second.prepared) == 1
 
 
@@ -543,10 +543,10 @@ class Background:
         raise AssertionError("it is asked in the background")
 
 
-def in_order(lookahead: Lookahead, members: Sequence[Member]) -> Lookahead:
+def in_order(batcher: Batcher, members: Sequence[PlannedSample]) -> Batcher:
     keys = [member.key for member in members]
-    lookahead.upcoming = lambda key: keys[keys.index(key) + 1 :]
-    return lookahead
+    batcher.upcoming = lambda key: keys[keys.index(key) + 1 :]
+    return batcher
 
 
 @given(keys=KEYS, data=st.data(), size=st.integers(1, 4), order=st.randoms(use_true_random=False))
@@ -557,18 +557,18 @@ def test_a_window_gives_what_asking_alone_gives(keys: list[str], data: st.DataOb
     model, alone = Background(data.draw(st.integers(1, 5)), refuses), Echo(refuses=refuses)
     run = members.copy()
     order.shuffle(run)  # type: ignore[attr-defined]
-    lookahead = in_order(planned(members, size), run)
+    batcher = in_order(planned(members, size), run)
     for one in run:
-        assert outcome(lookahead, one, model) == outcome(Lookahead(), one, alone)
+        assert outcome(batcher, one, model) == outcome(Batcher(), one, alone)
     assert sorted(model.given) == sorted(set(model.given)), "nothing is asked twice"
 
 
 def test_a_window_reaches_across_chunks_and_groups_and_holds_twice_what_the_model_works_on() -> None:
     members = [member(key, group) for key, group in zip("abcdefgh", "xxyyxxyy", strict=True)]
-    model, lookahead = Background(num_concurrent=2), in_order(planned(members, 2), members)
-    lookahead.responses(members[0], model)
+    model, batcher = Background(num_concurrent=2), in_order(planned(members, 2), members)
+    batcher.responses(members[0], model)
     assert model.given == ["a.0", "b.0", "c.0", "d.0"]
-    lookahead.responses(members[1], model)
+    batcher.responses(members[1], model)
     assert model.given == ["a.0", "b.0", "c.0", "d.0", "e.0"]
 
 
@@ -590,7 +590,7 @@ class AuditedBackground(Background):
 
 def test_a_group_in_a_window_is_audited_before_its_first_answer() -> None:
     members = scored_members(3)
-    model, lookahead = AuditedBackground(), in_order(planned(members), members)
+    model, batcher = AuditedBackground(), in_order(planned(members), members)
     response = LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)
 
     def submit(requests: Sequence[Request]) -> list[Future[Any]]:
@@ -600,20 +600,20 @@ def test_a_group_in_a_window_is_audited_before_its_first_answer() -> None:
         return [future]
 
     model.slow.submit = submit  # type: ignore[method-assign]
-    lookahead.audit(members[:2])
-    assert lookahead.responses(members[0], model) == [response]
+    batcher.audit(members[:2])
+    assert batcher.responses(members[0], model) == [response]
     assert model.audits == [2]
     assert model.slow.given == ["b"] * 3
-    assert lookahead.engine_uses["suite"].engine == "plain"
+    assert batcher.engine_uses["suite"].engine == "plain"
 
 
 def test_a_large_window_is_filled_in_portions() -> None:
     keys = [f"k{number}" for number in range(400)]
     members = [member(key) for key in keys]
-    model, lookahead = Background(num_concurrent=128), in_order(planned(members), members)
+    model, batcher = Background(num_concurrent=128), in_order(planned(members), members)
     sizes = []
     for one in members[:12]:
-        lookahead.responses(one, model)
+        batcher.responses(one, model)
         sizes.append(len(model.given))
     assert sizes[0] == 256
     assert sizes[3:6] == [256, 256, 261]
@@ -622,7 +622,7 @@ def test_a_large_window_is_filled_in_portions() -> None:
 
 def test_an_item_waits_for_its_own_replies_only() -> None:
     members = [member(key) for key in "abc"]
-    model, lookahead = Background(), in_order(planned(members), members)
+    model, batcher = Background(), in_order(planned(members), members)
     model.answers_at_once = False
     given = threading.Event()
 
@@ -633,49 +633,49 @@ def test_an_item_waits_for_its_own_replies_only() -> None:
 
     thread = threading.Thread(target=answer_the_first)
     thread.start()
-    assert outcome(lookahead, members[0], model) == ["a.0"]
+    assert outcome(batcher, members[0], model) == ["a.0"]
     thread.join()
     assert not model.futures["b.0"].done()
 
 
 def test_what_stops_a_session_takes_back_what_was_not_answered_and_keeps_what_was() -> None:
     members = [member(key) for key in "abcdef"]
-    model, lookahead = Background(num_concurrent=2), in_order(planned(members), members)
-    lookahead.responses(members[0], model)
+    model, batcher = Background(num_concurrent=2), in_order(planned(members), members)
+    batcher.responses(members[0], model)
     model.answers_at_once = False
-    lookahead.responses(members[1], model)
-    lookahead.stop()
-    assert [key for key in "abcdef" if lookahead.has_answered(key)] == ["c", "d"]
+    batcher.responses(members[1], model)
+    batcher.stop()
+    assert [key for key in "abcdef" if batcher.has_answered(key)] == ["c", "d"]
     assert model.futures["e.0"].cancelled()
-    assert outcome(lookahead, members[2], model) == ["c.0"]
+    assert outcome(batcher, members[2], model) == ["c.0"]
     assert "f.0" not in model.given
 
 
 def test_a_model_that_has_gone_fails_each_sample_with_its_line() -> None:
     members = [member(key) for key in "abc"]
     model = Background(breaks=["a.0", "b.0"])
-    lookahead = in_order(planned(members), members)
+    batcher = in_order(planned(members), members)
     for one in members[:2]:
         with pytest.raises(ModelError, match=f"gone at {one.key}"):
-            lookahead.responses(one, model)
-    assert outcome(lookahead, members[2], model) == ["c.0"]
+            batcher.responses(one, model)
+    assert outcome(batcher, members[2], model) == ["c.0"]
 
 
 @pytest.mark.parametrize("order", ["dcba", "ba", "d", "ca", "bd"])
 def test_a_window_leaves_alone_what_a_worker_died_of(order: str) -> None:
     members = {key: member(key) for key in "abcdef"}
-    model, lookahead = Background(), planned(list(members.values()), 4, shares_chunks=True)
-    lookahead.upcoming = lambda key: order[order.index(str(key)) + 1 :]
+    model, batcher = Background(), planned(list(members.values()), 4, shares_chunks=True)
+    batcher.upcoming = lambda key: order[order.index(str(key)) + 1 :]
     for place, key in enumerate(order, 1):
-        lookahead.responses(members[key], model)
+        batcher.responses(members[key], model)
         assert model.given == [f"{one}.0" for one in order[:place]]
 
 
 def test_a_window_takes_in_the_next_chunk_of_a_workers_queue() -> None:
     members = {key: member(key) for key in "abcdef"}
-    model, lookahead = Background(8), planned(list(members.values()), 2, shares_chunks=True)
-    lookahead.upcoming = lambda key: "bcdf"  # e is another worker's: it came alone
-    lookahead.responses(members["a"], model)
+    model, batcher = Background(8), planned(list(members.values()), 2, shares_chunks=True)
+    batcher.upcoming = lambda key: "bcdf"  # e is another worker's: it came alone
+    batcher.responses(members["a"], model)
     assert model.given == ["a.0", "b.0", "c.0", "d.0"]
 
 
@@ -683,12 +683,12 @@ def test_what_submit_promises_is_checked() -> None:
     model = Background()
     model.submit = lambda requests: []  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="submit returned 0 futures to 1 requests"):
-        Lookahead().responses(member("a"), model)
+        Batcher().responses(member("a"), model)
 
 
 def test_samples_that_did_not_run_make_room() -> None:
     members = [member(key) for key in "abcdefghijkl"]
-    model, lookahead = Background(num_concurrent=2), in_order(planned(members, 12), members)
+    model, batcher = Background(num_concurrent=2), in_order(planned(members, 12), members)
     for one in members[::2]:  # every other is skipped, which nobody knew
-        assert outcome(lookahead, one, model) == [f"{one.key}.0"]
+        assert outcome(batcher, one, model) == [f"{one.key}.0"]
     assert model.given == [f"{key}.0" for key in "abcdefghijkl"]

@@ -1,0 +1,738 @@
+"""The batcher: pytest runs one item at a time, models want many requests at once.
+
+The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). How far a model
+is asked ahead depends on how it answers:
+
+- in batches: the first sample of a chunk that misses its responses has those of all samples that follow asked for in
+  the same call, and its neighbours find theirs waiting;
+- in the background, as a server does: as many samples as the model can take, and as many again, are in flight across
+  the borders of chunks, and each sample waits for its own replies alone;
+- one by one: it would gain nothing, and lose its replies with a session that is killed, so each sample asks for its
+  own.
+
+A scorer that asks other models (a judge, an embedder) asks, waits and asks again. What the scorers of many samples ask
+goes to a model together in the same ways.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias, cast
+
+from pytest_llmeval.errors import RequestError
+from pytest_llmeval.inference.dispatch import ask, ask_samples, received, submitted
+from pytest_llmeval.models.base import (
+    Backend,
+    BackgroundModel,
+    Failed,
+    JudgeSteps,
+    Listener,
+    SampleModel,
+    answers_in_background,
+    answers_one_by_one,
+    answers_samples,
+    identify,
+)
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
+from pytest_llmeval.types import (
+    Ask,
+    AskedSample,
+    EngineUse,
+    GenerateRequest,
+    LoglikelihoodResponse,
+    Request,
+    Response,
+    Role,
+    Score,
+    who_served,
+)
+
+__all__ = ["Batcher", "InFlight", "JudgeUse", "Models", "PlannedSample", "TimeShares", "are_same"]
+
+_PORTIONS = 64
+"""Samples are put in flight when a part of the places, one in so many, is free: to look for the next one takes time."""
+
+Models: TypeAlias = Mapping[Role, Sequence[object]]
+"""The models of each role; several judges are a panel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSample:
+    """One sample in the plan. ``key`` is unique in the session; samples of different groups never share a chunk.
+
+    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``steps`` judges its responses, if the
+    scorer asks other models. ``sample`` and ``suite`` are for models that are asked by sample: this one with its
+    requests, and the whole suite that it belongs to. ``recorded`` gives the replies that the data carry, so that no
+    model is asked.
+    """
+
+    key: Hashable
+    group: Hashable
+    requests: Callable[[], Sequence[Request]]
+    is_skipped: bool = False
+    steps: Callable[[Sequence[Response]], JudgeSteps] | None = None
+    sample: Callable[[Sequence[Request]], AskedSample] | None = None
+    suite: Callable[[], Sequence[AskedSample]] | None = None
+    recorded: SampleModel | None = None
+
+
+class TimeShares:
+    """Which sample the time of a call belongs to: a sample's call answers its neighbours too.
+
+    Keeps, in seconds, what was spent on calls since the last sample was settled, and each sample's share of it.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+        self._shares_s: dict[Hashable, float] = {}
+
+    def share_out(self, spent_s: float, reported_s: Mapping[Hashable, float]) -> None:
+        """Share a call that took ``spent_s`` among its samples, in proportion to the seconds that the model reported.
+
+        If it reported none, the shares are equal. In either case they sum to ``spent_s``.
+        """
+        total_s = math.fsum(reported_s.values())
+        for key, seconds in reported_s.items():
+            fraction = seconds / total_s if total_s > 0 else 1 / len(reported_s)
+            self._shares_s[key] = self._shares_s.get(key, 0.0) + spent_s * fraction
+        self._spent_s += spent_s
+
+    def settle(self, key: Hashable) -> float:
+        """Return what to add to the time that a sample's test took so that only its own share of the model's time is in
+        it.
+
+        Negative for a sample that asked for others; over all samples of a call these sum to 0. To be called once after
+        each test of a sample, whether it asked or found its response waiting.
+        """
+        difference = self._shares_s.pop(key, 0.0) - self._spent_s
+        self._spent_s = 0.0
+        return difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeUse:
+    """Requests that were answered, the tokens that were read and written for them, and the models' time (s).
+
+    ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store. ``served`` are who has
+    answered, each once: the role, the model's name, and what its server says of the model and of what it runs on.
+    """
+
+    num_requests: int = 0
+    num_tokens: int = 0
+    seconds: float = 0.0
+    asked_at: tuple[float | None, ...] = ()
+    served: tuple[tuple[Role, str, str | None, str | None], ...] = ()
+
+    def __add__(self, other: JudgeUse) -> JudgeUse:
+        return JudgeUse(
+            num_requests=self.num_requests + other.num_requests,
+            num_tokens=self.num_tokens + other.num_tokens,
+            seconds=self.seconds + other.seconds,
+            asked_at=self.asked_at + other.asked_at,
+            served=tuple(dict.fromkeys(self.served + other.served)),
+        )
+
+
+class InFlight:
+    """The requests of one sample that a model in the background has been given, until their replies are taken.
+
+    ``answerer`` is given them in the model's place, if an audit has chosen one. Raises what ``submit`` raises.
+    """
+
+    def __init__(self, model: object, requests: Sequence[Request], answerer: BackgroundModel) -> None:
+        self._model = model
+        self._requests = requests
+        self.futures = submitted(answerer, requests)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether there is nothing to wait for any more."""
+        return all(future.done() for future in self.futures)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether all replies are there."""
+        return all(future.done() and not future.cancelled() for future in self.futures)
+
+    def wait(self) -> list[Response | Failed]:
+        """Wait for the replies. What ends the wait cancels the requests."""
+        __tracebackhide__ = True
+        try:
+            return received(self._model, self._requests, self.futures)
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Take back the requests that were not answered."""
+        for future in self.futures:
+            future.cancel()
+
+
+@dataclass(slots=True)
+class _Judgement:
+    """One sample's judgement by ``models``: what it has asked, and how it ended (None until then)."""
+
+    steps: JudgeSteps
+    models: Models
+    asked: Ask
+    in_flight: InFlight | None = None
+    is_alone: bool = False
+    outcome: Score | BaseException | None = None
+
+    @property
+    def model(self) -> object:
+        """Return the model that is asked now."""
+        return self.models[self.asked.role][self.asked.judge]
+
+    def give_up(self) -> None:
+        """Ask nothing more."""
+        if self.outcome is None:
+            if self.in_flight is not None:
+                self.in_flight.cancel()
+            self.steps.close()
+
+
+class Batcher:
+    """Holds the plan, the responses that were computed ahead of their samples, and the judgements that have begun.
+
+    ``shares_chunks``: other workers run the same plan, and a chunk is this one's to compute only if it was given the
+    whole of it. Then what runs next (``next_key``) is the chunk's next sample; a sample that another worker died of
+    comes alone, or among others in the opposite order.
+    """
+
+    def __init__(self, *, shares_chunks: bool = False) -> None:
+        self._shares_chunks = shares_chunks
+        self._process = os.getpid()
+        self._places: dict[Hashable, tuple[Sequence[PlannedSample], int]] = {}
+        self._model: object = None
+        self._is_background = self._is_stopped = False
+        self._in_flight: dict[Hashable, InFlight] = {}
+        self._ready: dict[Hashable, list[Response] | Exception] = {}
+        self._asked: set[Hashable] = set()
+        self._alone: set[Hashable] = set()
+        self._audits: dict[Hashable, tuple[Sequence[PlannedSample], Sequence[PlannedSample]]] = {}
+        self._answerers: dict[Hashable, object] = {}
+        self._failed_audits: dict[Hashable, Exception] = {}
+        self._prepared: dict[Hashable, Exception | None] = {}
+        self._judgements: dict[Hashable, _Judgement] = {}
+        self._judge_uses: dict[Hashable, JudgeUse] = {}
+        self._judge_seconds: dict[Hashable, float] = {}
+        self.engine_uses: dict[Hashable, EngineUse] = {}
+        """The finding of each group's audit, by group."""
+        self.next_key: Hashable | None = None
+        """The key of the sample that runs after this one, if that is known and is a sample."""
+        self.upcoming: Callable[[Hashable], Iterable[Hashable]] | None = None
+        """Returns the keys of the samples of the same model that run after this one, in order, as far as they are
+        known."""
+        self.shares = TimeShares()
+        """Each sample's part of the time of the calls that it was asked in."""
+        self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
+        """If set, it makes a context for each call from the model and the number of samples."""
+        self.judges_ahead = True
+        """False once a sample was to be judged by another model than it was begun with: a fixture makes a new one for
+        each test, and each is judged when its test runs."""
+
+    # The plan
+
+    def add(self, chunk: Sequence[PlannedSample]) -> None:
+        """Take one more chunk into the plan, its samples in the order in which they will run."""
+        for place, sample in enumerate(chunk):
+            self._places[sample.key] = (chunk, place)
+
+    def audit(self, samples: Sequence[PlannedSample], spares: Sequence[PlannedSample] = ()) -> None:
+        """Have these samples of one group audited before any of the group is answered.
+
+        If none of them can be, the first of ``spares`` that can is.
+        """
+        self._audits[samples[0].group] = (samples, spares)
+
+    def following(self, sample: PlannedSample) -> list[PlannedSample]:
+        """Return the samples of the chunk that run after this one, were not asked for, and are this process's to
+        compute.
+        """
+        chunk, place = self._places.get(sample.key, ((), 0))
+        following = chunk[place + 1 :]
+        if sample.key in self._asked or not following:
+            return []
+        if os.getpid() != self._process:  # a copy in a process made for one test (pytest-forked): the rest is lost
+            return []
+        if self._shares_chunks and following[0].key != self.next_key:
+            return []
+        return [other for other in following if other.key not in self._asked and not other.is_skipped]
+
+    def _next_in_queue(self, sample: PlannedSample) -> Iterator[PlannedSample]:
+        """Yield the samples that run after this one, were not asked for, and are this process's to ask for.
+
+        A chunk's samples follow one another, or a whole chunk is begun: what is left of one that another worker died in
+        comes in the opposite order, and each of it is asked for when it runs.
+        """
+        last = self._places.get(sample.key)
+        for key in () if last is None or self.upcoming is None else self.upcoming(sample.key):
+            place = self._places.get(key)
+            if place is None or last is None:
+                return
+            chunk, number = place
+            if self._shares_chunks and number != (last[1] + 1 if chunk is last[0] else 0):
+                return
+            last, other = place, chunk[number]
+            if key not in self._asked and key not in self._in_flight and not other.is_skipped:
+                yield other
+
+    # The model that is evaluated
+
+    @property
+    def model(self) -> object:
+        """Return what was asked last; None before anything was."""
+        return self._model
+
+    def responses(self, sample: PlannedSample, model: object) -> list[Response]:
+        """Return the sample's responses, in the order of its requests. Raises what answering this sample alone
+        raises.
+        """
+        __tracebackhide__ = True
+        if sample.recorded is not None:
+            return _all_or_raise(_ask_by_sample(sample.recorded, [sample], [sample.requests()]))
+        self._meet(model)
+        if self._is_background and os.getpid() == self._process:
+            self._fill(sample)
+            with nullcontext() if self.answering is None else self.answering(model, 1):
+                answers = self._in_flight.pop(sample.key).wait()
+            self._take(sample, answers)
+        elif sample.key not in self._ready:
+            others = [] if answers_one_by_one(model) or sample.key in self._alone else self.following(sample)
+            self._ask_ahead(sample, others)
+        outcome = self._ready.pop(sample.key)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def has_answered(self, key: Hashable) -> bool:
+        """Return whether the model has answered this sample, and its responses have not been taken yet."""
+        return key in self._ready or (key in self._in_flight and self._in_flight[key].is_answered)
+
+    def answered(self, sample: PlannedSample) -> Iterator[tuple[PlannedSample, list[Response]]]:
+        """Yield the others of the sample's group whose responses are known, and have not been taken yet."""
+        if sample.recorded is not None:
+            for other in self.following(sample):
+                with suppress(Exception):  # its own test will say so
+                    yield other, self.responses(other, None)
+            return
+        for key in [*self._ready, *self._in_flight]:
+            chunk, place = self._places.get(key, ((), 0))
+            if not chunk or key == sample.key or chunk[place].group != sample.group or not self.has_answered(key):
+                continue
+            found = self._ready.get(key)
+            if found is None:
+                with suppress(Exception):  # the sample will hear of it
+                    found = _all_or_raise(self._in_flight[key].wait())
+            if isinstance(found, list):
+                yield chunk[place], found
+
+    def stop(self) -> None:
+        """Take back what was not answered, and give up judgements that are not done: no further sample will run.
+
+        What was answered, and what was judged, stays to be taken.
+        """
+        self._is_stopped = True
+        self._take_back()
+        for key in [key for key, one in self._judgements.items() if one.outcome is None]:
+            self._judgements.pop(key).give_up()
+
+    def _take_back(self) -> None:
+        for key in [key for key, one in self._in_flight.items() if not one.is_answered]:
+            self._in_flight.pop(key).cancel()
+
+    def forget_model(self) -> None:
+        """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
+        self._take_back()
+        self._model = None
+        for known in (self._in_flight, self._ready, self._answerers, self._failed_audits, self._prepared):
+            known.clear()
+
+    def _meet(self, model: object) -> None:
+        """Take a model for the one that is asked from now on: what was computed ahead counts only for the same object.
+
+        A fixture that returns another one will do so again: from then on every sample is asked for alone.
+        """
+        if model is self._model:
+            return
+        if self._model is not None:
+            self.forget_model()
+            self._places.clear()
+        self._model = model
+        self._is_background = answers_in_background(model) and not answers_samples(model)
+
+    def _fill(self, sample: PlannedSample) -> None:
+        """Put the sample in flight, and those that run next while there is room.
+
+        One for which that fails is passed over: it fails when it runs.
+        """
+        if sample.key in self._in_flight:
+            while (other_key := next(iter(self._in_flight))) != sample.key:
+                self._in_flight.pop(other_key).cancel()  # it did not run in its turn (skipped, a fixture)
+        else:
+            self._put_in_flight(sample)
+        room = 2 * cast("BackgroundModel", self._model).num_concurrent
+        if self._is_stopped or room - len(self._in_flight) <= room // _PORTIONS:
+            return
+        for other in self._next_in_queue(sample):
+            try:
+                self._put_in_flight(other)
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
+                continue
+            if len(self._in_flight) >= room:
+                return
+
+    def _put_in_flight(self, sample: PlannedSample) -> None:
+        requests = sample.requests()
+        answerer = cast("BackgroundModel", self._audited(sample.group, self._model))
+        self._in_flight[sample.key] = InFlight(self._model, requests, answerer)
+
+    def _ask_ahead(self, sample: PlannedSample, others: Sequence[PlannedSample]) -> None:
+        """Ask for the sample together with ``others``, and alone if that fails.
+
+        Whoever of them made the call fail, this sample is not to blame before it has been asked for alone. The same
+        holds for a time limit that this sample met while its neighbours were computed. What the model had answered by
+        then is not asked for again.
+        """
+        __tracebackhide__ = True
+        if others:
+            try:
+                return self._ask([sample, *others])
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
+                self._alone.update(other.key for other in (sample, *others))
+        if sample.key not in self._ready:
+            self._ask([sample])
+
+    def _ask(self, samples: Sequence[PlannedSample]) -> None:
+        __tracebackhide__ = True
+        started, started_at = time.perf_counter(), time.time()
+        requests = [sample.requests() for sample in samples]
+        with nullcontext() if self.answering is None else self.answering(self._model, len(samples)):
+            answerer = self._audited(samples[0].group, self._model)
+            known: dict[int, Response | Failed | None] = {}
+            try:
+                answers = iter(self._answers(samples, requests, answerer, known.update))
+            except BaseException:
+                self._keep(samples, requests, known)
+                raise
+        reported_s: dict[Hashable, float] = {}
+        for sample, own in zip(samples, requests, strict=True):
+            answered = self._take(sample, [next(answers) for _ in own])
+            asked_now = (answer for answer in answered if answer.asked_at is None or answer.asked_at >= started_at)
+            reported_s[sample.key] = math.fsum(answer.seconds for answer in asked_now)
+        self.shares.share_out(time.perf_counter() - started, reported_s)
+
+    def _take(self, sample: PlannedSample, responses: Sequence[Response | Failed]) -> list[Response]:
+        answered = [answer for answer in responses if not isinstance(answer, RequestError)]
+        failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
+        self._ready[sample.key] = failed or answered
+        self._asked.add(sample.key)
+        return answered
+
+    def _keep(
+        self,
+        samples: Sequence[PlannedSample],
+        requests: Sequence[Sequence[Request]],
+        known: Mapping[int, Response | Failed | None],
+    ) -> None:
+        """After a call was stopped, keep the samples that were answered: all their requests are in ``known``."""
+        first = 0
+        for sample, own in zip(samples, requests, strict=True):
+            answers = [answer for place in range(len(own)) if (answer := known.get(first + place)) is not None]
+            if len(answers) == len(own):
+                self._take(sample, answers)
+            first += len(own)
+
+    def _answers(
+        self,
+        samples: Sequence[PlannedSample],
+        requests: Sequence[Sequence[Request]],
+        model: object,
+        listener: Listener,
+    ) -> list[Response | Failed]:
+        """Return what the model says to all of these requests, which are those of ``samples``, in order. See
+        ``ask``.
+        """
+        __tracebackhide__ = True
+        if answers_samples(model):
+            self._prepare(samples[0], model)
+            if all(sample.sample is not None for sample in samples):
+                return _ask_by_sample(model, samples, requests)
+        return ask(model, [request for own in requests for request in own], listener)
+
+    def _prepare(self, sample: PlannedSample, model: SampleModel) -> None:
+        """Show the model the sample's whole suite, once; if it cannot take that suite, it never can."""
+        __tracebackhide__ = True
+        if sample.suite is None:
+            return
+        if sample.group not in self._prepared:
+            self._prepared[sample.group] = None
+            samples = sample.suite()
+            try:
+                model.prepare(samples[0].suite, samples)
+            except Exception as error:
+                self._prepared[sample.group] = error
+        if (known := self._prepared[sample.group]) is not None:
+            raise known
+
+    def _audited(self, group: Hashable, model: object) -> object:
+        """Return the model that answers this group: what its audit returned, if the model has one.
+
+        What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
+        answered unaudited.
+        """
+        audit = getattr(model, "audit", None)
+        if group not in self._answerers and group in self._audits and callable(audit):
+            if (known := self._failed_audits.get(group)) is not None:
+                raise known  # for every sample of the suite, after it was tried once
+            samples, spares = self._audits[group]
+            for some in (samples, *([spare] for spare in spares)):
+                requests = [request for sample in some for request in sample.requests()]
+                if all(isinstance(request, GenerateRequest) for request in requests):
+                    del self._audits[group]
+                    break
+                try:
+                    self._answerers[group], use = audit(requests)
+                except Exception as error:
+                    self._failed_audits[group] = error
+                    raise
+                self.engine_uses[group] = use
+                if use.num_audited or use.engine == "plain":
+                    break
+        return self._answerers.get(group, model)
+
+    # The models that scorers ask
+
+    def score(self, sample: PlannedSample, responses: Sequence[Response], models: Models) -> Score:
+        """Return the score by a scorer that asks ``models``. Samples that follow, and are answered, are judged with it.
+
+        Raises what the judgement raises, or what a model does that is asked for it.
+        """
+        __tracebackhide__ = True
+        if sample.steps is not None and not self.has_begun(sample.key, models):
+            self.begin(sample.key, sample.steps(responses), models)
+        if self.judges_ahead and not self.is_judged(sample.key):
+            for other, own in self.answered(sample):
+                if other.steps is not None and not self.has_begun(other.key, models):
+                    self.begin(other.key, other.steps(own), models)
+        return self.finish(sample.key)
+
+    def has_begun(self, key: Hashable, models: Models) -> bool:
+        """Return whether the sample's judgement has begun, and its score was not taken. One by other models is
+        forgotten.
+        """
+        if (one := self._judgements.get(key)) is None:
+            return False
+        if are_same(one.models, models):
+            return True
+        self.judges_ahead = False
+        self._judgements.pop(key).give_up()
+        self._judge_uses.pop(key, None)
+        return False
+
+    def begin(self, key: Hashable, steps: JudgeSteps, models: Models) -> None:
+        """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
+        self._judgements[key] = _Judgement(steps, models, Ask("judge", ()))
+        self._advance(key, None)
+
+    def is_judged(self, key: Hashable) -> bool:
+        """Return whether the sample has been judged, and its score was not taken."""
+        return key in self._judgements and self._judgements[key].outcome is not None
+
+    def finish(self, key: Hashable) -> Score:
+        """Return the score of a sample that has begun. The others that have the same models go on meanwhile.
+
+        Raises what its judgement raises, or what a model does that is asked for it.
+        """
+        __tracebackhide__ = True
+        started, self._judge_seconds = time.perf_counter(), {key: 0.0}
+        one = self._judgements[key]
+        try:
+            while one.outcome is None:
+                self._go_on(key)
+        finally:
+            self._judgements.pop(key, one).give_up()
+            self.shares.share_out(time.perf_counter() - started, self._judge_seconds)
+        if isinstance(one.outcome, BaseException):
+            raise one.outcome
+        return one.outcome
+
+    def pop_use(self, key: Hashable) -> JudgeUse:
+        """Return what a sample's judgement has taken of the models, once it is done."""
+        return self._judge_uses.pop(key, JudgeUse())
+
+    def _go_on(self, key: Hashable) -> None:
+        """Take one step with all judgements that are open and have the same models: it brings some of them an
+        answer.
+        """
+        __tracebackhide__ = True
+        own = self._judgements[key]
+        calls: dict[tuple[Role, int], list[Hashable]] = {}
+        for other, one in list(self._judgements.items()):
+            if not are_same(one.models, own.models):
+                continue
+            while one.outcome is None and not one.asked.requests:
+                self._advance(other, [])
+            if one.outcome is not None:
+                continue
+            if not answers_in_background(model := one.model):
+                calls.setdefault((one.asked.role, one.asked.judge), []).append(other)
+            elif one.in_flight is None:
+                self._submit(one, model)
+        if own.outcome is not None:  # it asked for nothing
+            return
+        is_waiting = True
+        for keys in calls.values():
+            model = self._judgements[keys[0]].model
+            wanted = [other for other in keys if not self._judgements[other].is_alone]
+            if key in keys and (own.is_alone or answers_one_by_one(model)):
+                wanted = [key]
+            elif answers_one_by_one(model):  # a sample is done before the next one's is asked: Ctrl-C loses one verdict
+                wanted = []
+            if wanted:
+                self._call(key, wanted, model)
+                is_waiting = False
+        if is_waiting and own.outcome is None:
+            self._wait()
+
+    def _submit(self, one: _Judgement, model: BackgroundModel) -> None:
+        """Give the model what this one wants. If that fails, it fails when its own sample runs."""
+        try:
+            one.in_flight = InFlight(model, one.asked.requests, model)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
+            one.outcome = error
+
+    def _call(self, key: Hashable, keys: Sequence[Hashable], model: object) -> None:
+        """Ask a model for what all of these want. If that fails, only what ``key`` wants is asked, to know whether it
+        is to blame; the others are from then on asked one by one, too, each when its own sample runs.
+        """
+        __tracebackhide__ = True
+        judgements = self._judgements
+        try:
+            answers = ask(model, [request for other in keys for request in judgements[other].asked.requests])
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
+            if keys == [key]:
+                raise
+            for other in keys:
+                judgements[other].is_alone = True
+            if key not in keys:  # it asks a model in another role
+                return
+            keys, answers = [key], ask(model, judgements[key].asked.requests)
+        start = 0
+        for other in keys:
+            count = len(judgements[other].asked.requests)
+            self._advance(other, answers[start : start + count])
+            start += count
+
+    def _wait(self) -> None:
+        """Wait until one of those that a model in the background works on has all of its answers."""
+        __tracebackhide__ = True
+        sent = {key: one.in_flight for key, one in self._judgements.items() if one.in_flight is not None}
+        while sent and not any(flight.is_over for flight in sent.values()):
+            pending = [future for flight in sent.values() for future in flight.futures if not future.done()]
+            wait(pending, return_when=FIRST_COMPLETED)
+        for key, flight in sent.items():
+            if not flight.is_over:
+                continue
+            try:
+                answers = flight.wait()
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
+                self._judgements[key].in_flight, self._judgements[key].outcome = None, error
+            else:
+                self._advance(key, answers)
+
+    def _advance(self, key: Hashable, answers: Sequence[Response | Failed] | None) -> None:
+        """Send a judgement its answers, and take what it asks next, or its score."""
+        one = self._judgements[key]
+        one.in_flight = None
+        use = _use_of(answers, one.asked.role, one.model) if answers else JudgeUse()
+        self._judge_uses[key] = self._judge_uses.get(key, JudgeUse()) + use
+        self._judge_seconds[key] = self._judge_seconds.get(key, 0.0) + use.seconds
+        try:
+            one.asked = _reasoning_apart(next(one.steps) if answers is None else one.steps.send(answers))
+            if one.asked.unusable and isinstance(model := one.model, Backend):
+                model.forget(one.asked.unusable)
+        except StopIteration as stop:
+            one.outcome = stop.value
+        except (KeyboardInterrupt, GeneratorExit):
+            del self._judgements[key]
+            raise
+        except BaseException as error:  # a scorer of a user's can skip or fail, which are no Exceptions
+            one.outcome = error
+
+
+def _ask_by_sample(
+    model: SampleModel, samples: Sequence[PlannedSample], requests: Sequence[Sequence[Request]]
+) -> list[Response | Failed]:
+    """Return the responses to all requests of these samples, in order, of a model that is asked by sample."""
+    __tracebackhide__ = True
+    return ask_samples(
+        model, [one.sample(own) for one, own in zip(samples, requests, strict=True) if one.sample is not None]
+    )
+
+
+def _all_or_raise(answers: Sequence[Response | Failed]) -> list[Response]:
+    """Return the answers; raises the first that is an error."""
+    __tracebackhide__ = True
+    for answer in answers:
+        if isinstance(answer, RequestError):
+            raise answer
+    return cast("list[Response]", list(answers))
+
+
+def _use_of(answers: Sequence[Response | Failed], role: Role, model: object) -> JudgeUse:
+    responses = [answer for answer in answers if not isinstance(answer, RequestError)]
+    read = sum(
+        one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
+    )
+    return JudgeUse(
+        num_requests=len(responses),
+        num_tokens=read + sum(one.num_tokens for one in responses),
+        seconds=math.fsum(one.seconds for one in responses),
+        asked_at=tuple(one.asked_at for one in responses),
+        served=tuple(
+            dict.fromkeys(
+                (role, identify(model).name, *who) for one in responses if (who := who_served(one)) != (None, None)
+            )
+        ),
+    )
+
+
+def _reasoning_apart(asked: Ask) -> Ask:
+    """Return the same requests; a reply of a request without tags of its own is told apart from reasoning by the usual
+    tags: a verdict stands behind it.
+    """
+    requests, unusable = (
+        tuple(
+            replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one
+            for one in given
+        )
+        for given in (asked.requests, asked.unusable)
+    )
+    return replace(asked, requests=requests, unusable=unusable)
+
+
+def are_same(models: Models, others: Models) -> bool:
+    """Return whether each role has the same models, as objects."""
+    return models.keys() == others.keys() and all(
+        len(models[role]) == len(others[role])
+        and all(one is other for one, other in zip(models[role], others[role], strict=True))
+        for role in models
+    )
