@@ -19,7 +19,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Each on first use: pytest loads this package in every run, and pydantic takes long to import."""
+    """Return each on first use: pytest loads this package in every run, and pydantic takes long to import."""
     if name == "Benchmark":
         from pytest_llmeval.suites.python.benchmark import Benchmark
 

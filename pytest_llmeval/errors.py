@@ -96,4 +96,4 @@ class ReportError(LLMEvalError):
 
 
 class RefusedError(Exception):
-    """What a template asks for is refused: more memory or time than it can need, or what is surely a mistake."""
+    """An error of a template that asks for more memory or time than it can need, or for what is surely a mistake."""

@@ -67,7 +67,7 @@ A last turn of the assistant is the beginning of its reply, which the model cont
 
 @dataclass(frozen=True, slots=True)
 class LoglikelihoodRequest:
-    """How likely is ``continuation`` after ``context``?"""
+    """A request for the log-likelihood of ``continuation`` after ``context``."""
 
     context: Prompt
     continuation: str
@@ -75,7 +75,7 @@ class LoglikelihoodRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoglikelihoodRollingRequest:
-    """How likely is the whole ``text``, however long? Answered with a ``LoglikelihoodResponse``.
+    """A request for the log-likelihood of the whole ``text``, however long. Answered with a ``LoglikelihoodResponse``.
 
     A text longer than the model's context is read in windows, and each token is scored once. ``stride`` None cuts it
     into disjoint windows: the first token of a window is conditioned on one token. A ``stride`` of N moves a full
@@ -93,7 +93,7 @@ SPECIAL_SAMPLING: Mapping[str, float] = {"top_k": 0, "repetition_penalty": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """What does the model write after ``prompt``?
+    """A request for the text that the model writes after ``prompt``.
 
     ``temperature`` 0 is greedy decoding; above 0 tokens are sampled with ``seed``, so that the same request gives the
     same text; ``top_p`` keeps the likeliest tokens whose probabilities reach that sum, and leaves out the others.
@@ -201,7 +201,7 @@ class GenerateResponse:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """Which vector stands for ``text``?"""
+    """A request for the vector that stands for ``text``."""
 
     text: str
 
@@ -231,7 +231,7 @@ Response: TypeAlias = LoglikelihoodResponse | GenerateResponse | EmbeddingRespon
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a scorer yields in the midst of its judgement: requests for the model of a role, which are independent.
+    """Requests, independent of each other, that a scorer yields during its judgement to the model of a role.
 
     ``judge`` is the place of the judge that is asked among several, from 0. ``unusable`` are requests that were
     answered before with what is no answer: a store is not to give these replies again.
@@ -273,7 +273,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class EarlierReply:
-    """What a baseline has of a sample: the reply, None where it has none. ``problem``: why that cannot be compared."""
+    """A baseline's reply to a sample, None if it has none. ``problem`` says why it cannot be compared."""
 
     text: str | None = None
     problem: str | None = None
@@ -306,8 +306,9 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotMeasurable:
-    """What a scorer or test says in the place of a number that has no meaning for a sample, and why: it is left out of
-    the metric, counted with its reason, and closes no gate. What could not be judged is an error, and no such thing.
+    """A value that a scorer or test gives in place of a number that has no meaning for a sample, with the reason: it is
+    left out of the metric, counted with its reason, and closes no gate. What could not be judged is an error, and no
+    such thing.
     """
 
     reason: str
@@ -322,7 +323,7 @@ REPLAYED = "report"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """What the report says a number was measured on.
+    """The model that a number was measured on, as the report describes it.
 
     ``name`` is how the user named the model and the key of its records; ``backend`` the code that runs it;
     ``revision`` the commit of the weights where the hub knows one; ``fingerprint`` a hash over the weights' content
@@ -341,7 +342,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUse:
-    """How the log-likelihoods of a suite were computed, and how far that was checked.
+    """The ways in which the log-likelihoods of a suite were computed, and the checks of them.
 
     ``reason`` says why it was this engine. ``num_audited`` requests were scored by the slow path as well, and differed
     by ``largest_difference`` (nats) at most, where ``tolerance`` was allowed.
@@ -356,7 +357,7 @@ class EngineUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFlaws:
-    """What one process could not use of a store (``--llm-store``), by the names of the store's files.
+    """The parts of a store (``--llm-store``) that one process could not use, by the names of the store's files.
 
     ``unreadable`` says why a file could not be read, ``damaged`` how many of its lines are damaged.
     """
@@ -365,7 +366,7 @@ class StoreFlaws:
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def __or__(self, other: StoreFlaws) -> StoreFlaws:
-        """Of two processes that have read the same files: nothing is counted twice."""
+        """Return the flaws that two processes found together, which read the same files: nothing is counted twice."""
         names = self.damaged.keys() | other.damaged.keys()
         return StoreFlaws(
             unreadable={**self.unreadable, **other.unreadable},
@@ -375,7 +376,7 @@ class StoreFlaws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerUse:
-    """What one process has sent to a model behind a server, from its start.
+    """Counts of what one process has sent to a model behind a server, from its start.
 
     ``num_requests`` were answered or given up, tries of one request counted once; ``retries`` says how often one was
     tried again, by reason (``429``, ``connection``). Tokens are those that the server counts, of all requests, those of
@@ -426,7 +427,7 @@ class ServerUse:
 
 
 def who_served(reply: object) -> tuple[str | None, str | None]:
-    """The ``served_model`` and ``system_fingerprint`` of a response of any kind, also of one that came later."""
+    """Return the ``served_model`` and ``system_fingerprint`` of a response of any kind, also of one that came later."""
     return getattr(reply, "served_model", None), getattr(reply, "system_fingerprint", None)
 
 
@@ -466,7 +467,7 @@ class AskedSample:
 
 
 def as_builtin(value: object) -> object:
-    """What a user's code gave: a number or a truth value of numpy or torch as Python's own, anything else as it is."""
+    """Return a value from a user's code: a number or truth value of numpy or torch as Python's own, else as it is."""
     if isinstance(value, str | int | float | list | tuple | Mapping) or not hasattr(value, "item"):
         return value
     try:
@@ -476,7 +477,7 @@ def as_builtin(value: object) -> object:
 
 
 def finite_number(value: object) -> float | None:
-    """What a user's code gave as a number, also one of numpy or torch; None where it is none, or not finite."""
+    """Return a finite number from a user's code, also one of numpy or torch; None for anything else."""
     plain = as_builtin(value)
     try:
         number = float(plain) if isinstance(plain, int | float) else math.nan

@@ -63,7 +63,7 @@ class QuestionMemory:
         self._num_free = num_bytes
 
     def has_room_for(self, question: PreparedSample) -> bool:
-        """Whether the question may be kept; if so, its room is taken."""
+        """Tell whether the question may be kept; if so, its room is taken."""
         prompt = question.prompt
         texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
         size = sum(map(sys.getsizeof, texts)) + _BYTES_BESIDE_PROMPT * (2 + len(question.requests))
@@ -200,8 +200,8 @@ class Evaluation:
         return prompt
 
     def _delimiter(self, rendered: Prompt) -> str:
-        """What stands between prompt and option. By default nothing under a chat template, as in lm-eval, unless the
-        reply begins with a prefix that has no white space at its end.
+        """Return what stands between prompt and option: by default nothing under a chat template, as in lm-eval, unless
+        the reply begins with a prefix that has no white space at its end.
         """
         prompt = self.suite.spec.prompt
         if isinstance(rendered, str) or "delimiter" in prompt.model_fields_set:
@@ -270,13 +270,13 @@ class Evaluation:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest(), samples
 
     def fingerprint_parts(self) -> dict[str, str]:
-        """Hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
+        """Return hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
         asks = any(isinstance(one, JudgedSettings) and one.asks_judge for one, _ in self._score.each())
         return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None)
 
     @property
     def judged_by(self) -> tuple[str, ...]:
-        """What the scorers say of the models that they ask (see ``custom.ReplyJudge``).
+        """Return what the scorers say of the models that they ask (see ``custom.ReplyJudge``).
 
         Raises ``SuiteError`` where a scorer's name for its judge is not text.
         """
@@ -308,7 +308,7 @@ class Evaluation:
         return settings
 
     def _described(self) -> list[JSON]:
-        """All that decides how a reply is judged."""
+        """Return all that decides how a reply is judged."""
         kind = self.suite.spec.score.kind
         described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self._settings()}]
         with self._located():
@@ -326,7 +326,7 @@ class Evaluation:
             raise self.suite.error(str(error), sample) from None
 
     def _others_apart(self, sample: Sample) -> Sample:
-        """The sample with the replies that are compared with the model's, without their reasoning as that is."""
+        """Return the sample with the replies that are compared with the model's, without their reasoning as that is."""
         tags, earlier = self.suite.spec.generate.tags, sample.earlier
         if earlier is not None and earlier.text is not None and holds_tags(earlier.text, tags):
             sample = replace(sample, earlier=replace(earlier, text=split_reasoning(earlier.text, tags).text))
@@ -399,7 +399,7 @@ class Evaluation:
 
 
 def deciding_reply(score: Score, responses: Sequence[Response]) -> GenerateResponse | None:
-    """The reply that the score's answer comes from; None where nothing was generated."""
+    """Return the reply that the score's answer comes from; None where nothing was generated."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None

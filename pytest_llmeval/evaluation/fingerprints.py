@@ -20,8 +20,8 @@ _WHERE = frozenset(("samples", *RowsSpec.model_fields))
 
 
 def fingerprint_parts(suite: Suite, scorer: JSON, judge_prompt: JSON = None) -> dict[str, str]:
-    """Hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged,
-    ``judge_prompt`` in which words a judge is asked, None where none is.
+    """Return hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged, ``judge_prompt`` in
+    which words a judge is asked, None where none is.
 
     ``questions``: the samples with their categories, by id, whatever their order. ``prompt``: the settings of the
     prompt and of what is generated. ``fewshot``: the settings of examples, and the examples; empty where a prompt shows

@@ -15,7 +15,7 @@ MOST_DOCUMENTS = 1000
 
 
 def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
-    """What no other field of a record has: several replies, and what came with a reply, of each if several."""
+    """Return the details of a record that no other field has: several replies, and what came with each reply."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     if not replies:
         return {}
@@ -39,7 +39,7 @@ def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
 
 
 def _traces(replies: Sequence[GenerateResponse]) -> JSON:
-    """The steps of the reply, or of each of several, which share the room that a record has."""
+    """Return the steps of the reply, or of each of several, which share the room that a record has."""
     found = [reply.trace for reply in replies]
     if not any(found):
         return None
@@ -49,5 +49,5 @@ def _traces(replies: Sequence[GenerateResponse]) -> JSON:
 
 
 def _as_lists(value: Any) -> JSON:
-    """A value with lists for its tuples, as JSON has it."""
+    """Return a value with lists for its tuples, as JSON has it."""
     return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value

@@ -14,12 +14,12 @@ __all__ = ["asked_sample", "inability", "method_of", "whole_suite"]
 
 
 def whole_suite(evaluation: Evaluation) -> list[AskedSample]:
-    """All samples of the suite, without requests."""
+    """Return all samples of the suite, without requests."""
     return [asked_sample(evaluation, sample, number) for number, sample in enumerate(evaluation.suite.samples, 1)]
 
 
 def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: Sequence[Request] = ()) -> AskedSample:
-    """The sample, which is the suite's ``number``-th, with the requests that other models would be asked."""
+    """Return the sample, which is the suite's ``number``-th, with the requests that other models would be asked."""
     suite = evaluation.suite
     presented = evaluation.scorer.present(sample)
     try:
@@ -57,7 +57,9 @@ def _answers(evaluation: Evaluation, presented: PreparedSample, targets: Sequenc
 
 
 def method_of(evaluation: Evaluation) -> str:
-    """The method of ``Model`` that the suite calls: ``generate``, ``loglikelihood`` or ``loglikelihood_rolling``."""
+    """Return the method of ``Model`` that the suite calls: ``generate``, ``loglikelihood`` or
+    ``loglikelihood_rolling``.
+    """
     request = evaluation.question(evaluation.suite.samples[0]).requests[0]
     if isinstance(request, GenerateRequest):
         return "generate"
@@ -65,7 +67,7 @@ def method_of(evaluation: Evaluation) -> str:
 
 
 def inability(evaluation: Evaluation, model: str, method: str, reason: str = "") -> SuiteError:
-    """The error of a suite that needs ``method`` of a model that has none, with the way out.
+    """Return the error of a suite that needs ``method`` of a model that has none, with the way out.
 
     ``reason`` is why it has none, where that was found out.
     """

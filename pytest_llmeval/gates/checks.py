@@ -24,7 +24,7 @@ __all__ = ["check_given_gates", "gate_lines", "higher_is_better", "unmatched_gat
 
 
 def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
-    """The suite's own gates, each with its line in the file; None where ``--llm-set`` brought it.
+    """Return the suite's own gates, each with its line in the file; None where ``--llm-set`` brought it.
 
     ``metrics`` are its scorer's. Raises ``SuiteError`` for one that is about what the suite does not have.
     """
@@ -42,7 +42,7 @@ def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
 
 
 def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, str]) -> bool | None:
-    """The better direction of the suite's ``primary_metric``; None where it names none.
+    """Return the better direction of the suite's ``primary_metric``; None where it names none.
 
     ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number
     of samples, or whose better direction is not known.
@@ -93,7 +93,8 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
 def unmatched_gates(
     given: Mapping[str, Iterable[GivenGate]], suites: Sequence[SuiteInfo], categories: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """A line for each gate of a suite that is not there, or about what no suite has; none where there is no suite.
+    """Return a line for each gate of a suite that is not there, or about what no suite has; none where there is no
+    suite.
 
     ``given`` is as ``check_given_gates`` takes it, ``categories`` are those of each suite by its name. For where all
     suites are known before anything runs: hand-written tests tell of theirs as they record.

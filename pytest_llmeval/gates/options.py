@@ -68,8 +68,8 @@ Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSettings:
-    """How a session is compared with its baseline. ``compare`` ``common`` takes the samples that are the same in both,
-    where the suites differ; ``alpha`` is the chance of a false alarm in the whole session.
+    """The rules by which a session is compared with its baseline. ``compare`` ``common`` takes the samples that are the
+    same in both, where the suites differ; ``alpha`` is the chance of a false alarm in the whole session.
     """
 
     mode: GateMode = "significant"
@@ -80,7 +80,7 @@ class BaselineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
-    """What was asked for: the gates ``given`` from outside of suites, and a ``comparison`` with a baseline.
+    """The gates that were asked for: those ``given`` from outside of suites, and a ``comparison`` with a baseline.
 
     ``origin`` says where the baseline comes from: the project's ini file asks for nothing where there is nothing to
     compare. ``allow_unscored`` samples of the session may be unscored, and as many of the suites of the baseline that
@@ -95,7 +95,7 @@ class GateOptions:
 
     @property
     def undecided(self) -> GateOutcome:
-        """What a gate comes to that cannot be decided."""
+        """Return the outcome of a gate that cannot be decided."""
         return "failed" if self.require else "skipped"
 
 
@@ -112,7 +112,7 @@ def parse_alpha(value: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What of everything that there is the session was to run.
+    """The part of all samples that the session was to run.
 
     ``covers`` says of a suite of the baseline whether it stands where the session looked for suites; ``is_partial``,
     whether tests were left out there (``-k``, ``-m``, …), ``is_by_outcome``, whether they were chosen by how they came

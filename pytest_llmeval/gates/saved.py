@@ -38,7 +38,8 @@ def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Repor
 
 
 def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:
-    """The results of the gates that are given; where there are none and no baseline, of those of the report's suites.
+    """Return the results of the gates that are given; where there are none and no baseline, of those of the report's
+    suites.
 
     A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
     selection.

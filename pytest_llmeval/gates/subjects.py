@@ -48,7 +48,7 @@ class GateSubject:
 
 
 def find_subject(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
-    """What ``text`` names among the metrics and categories of a suite. Raises ``SubjectError``.
+    """Return the metric, or the category's metric, that ``text`` names in a suite. Raises ``SubjectError``.
 
     It is a metric, ``macro.METRIC``, or ``category.NAME.METRIC``, in which both names may hold dots; white space counts
     as a single space. ``metrics`` is as a scorer gives it: where it is empty, or holds an open name (``*``, ``b.*``),
@@ -72,7 +72,7 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
 
 
 def exists(text: str, metrics: Sequence[str], categories: Collection[str]) -> bool:
-    """Whether ``find_subject`` finds what ``text`` names."""
+    """Tell whether ``find_subject`` finds what ``text`` names."""
     try:
         find_subject(text, metrics, categories)
     except SubjectError:
@@ -81,7 +81,7 @@ def exists(text: str, metrics: Sequence[str], categories: Collection[str]) -> bo
 
 
 def find_metric(text: str, metrics: Sequence[str]) -> str:
-    """The metric of the suite that ``text`` names. Raises ``SubjectError``."""
+    """Return the metric of the suite that ``text`` names. Raises ``SubjectError``."""
     wanted = _plain(text)
     if (listed := _listed(wanted, metrics)) is not None:
         return listed
@@ -97,7 +97,7 @@ def find_metric(text: str, metrics: Sequence[str]) -> str:
 
 
 def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[str]]]) -> str:
-    """The end of a message on what none of the suites has: the nearest spelling, else what they have.
+    """Return the end of a message on what none of the suites has: the nearest spelling, else what they have.
 
     Each suite is given by its metrics and its categories, as ``find_subject`` takes them.
     """
@@ -114,7 +114,7 @@ def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[st
 
 
 def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str:
-    """The end of a message on a name that is not there: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
+    """Return the end of a message on a name that is not there: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
 
     ``known`` are the names that may have been meant, ``there`` those that are there.
     """
@@ -160,14 +160,16 @@ def _is_open(name: str) -> bool:
 
 
 def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
-    """Whether the suite may turn out to have this metric: as ``summary.expanded`` reads names."""
+    """Tell whether the suite may turn out to have this metric: as ``summary.expanded`` reads names."""
     if not metrics or WILDCARD in metrics:
         return True
     return any(_is_open(name) and wanted.startswith(name.removesuffix(WILDCARD)) for name in metrics)
 
 
 def _known(word: str, words: Iterable[str]) -> str:
-    """The end of a message on an unknown word: the one that it may have been meant to be, and all that there are."""
+    """Return the end of a message on an unknown word: the one that it may have been meant to be, and all that there
+    are.
+    """
     names = [name for name in words if not _is_open(name)]
     near = nearest(word, names)
     listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")

@@ -43,7 +43,7 @@ def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
 
 
 def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
-    """Why a gate fails on a metric that some samples lack."""
+    """Return why a gate fails on a metric that some samples lack."""
     lacking = f"{num_missing} of {num_scored} scored sample{'' if num_scored == 1 else 's'}"
     return (
         f"{printable(metric)} is missing on {lacking}: their scores have no value for it, and do not report it as not "
@@ -52,7 +52,7 @@ def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
 
 
 def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
-    """Why a gate fails on what has no value at all; None where not even a reason is known."""
+    """Return why a gate fails on what has no value at all; None where not even a reason is known."""
     names = (subject.metric, f"{subject.metric.partition('.')[0]}.{WILDCARD}", WILDCARD)
     counts: Counter[str] = Counter()
     for part in parts:
@@ -65,7 +65,9 @@ def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str
 
 
 def number_beside(value: float, rule: GateRule) -> str:
-    """The value with as many digits as it takes to stand on its side of the rule's threshold: 0.5999, and not 0.600."""
+    """Return the value with as many digits as it takes to stand on its side of the rule's threshold: 0.5999, and not
+    0.600.
+    """
     text = number(value)
     decimals = 4
     while rule.holds(float(text.replace(",", ""))) != rule.holds(value) and decimals <= _MAX_DECIMALS:

@@ -48,7 +48,9 @@ class _Gate:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What holds for every gate. ``is_tolerated``: the session has no more unscored samples than are allowed."""
+    """The facts that hold for every gate of a session. ``is_tolerated``: the session has no more unscored samples than
+    are allowed.
+    """
 
     report: Report
     options: GateOptions
@@ -57,11 +59,11 @@ class _Session:
 
 
 class _Fails(Exception):
-    """Why a gate fails without a comparison."""
+    """An error that says why a gate fails without a comparison."""
 
 
 def decide_thresholds(report: Report, options: GateOptions, selection: Selection) -> tuple[GateResult, ...]:
-    """The suites' own gates and the ``given`` ones, for every suite (and model) of the report.
+    """Return the suites' own gates and the ``given`` ones, for every suite (and model) of the report.
 
     Given gates of the ini file, as a suite's own, are for whole suites, and are skipped where only some of a suite's
     samples were to run, or some were skipped as they ran; those of an option decide on what ran. That the selection
@@ -86,7 +88,7 @@ def decide_thresholds(report: Report, options: GateOptions, selection: Selection
 
 
 def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
-    """The gates of one suite, by their texts: of two, that of the option, else the first."""
+    """Return the gates of one suite, by their texts: of two, that of the option, else the first."""
     found: dict[str, _Gate] = {}
     for text, line in info.gates.items():
         try:
@@ -139,12 +141,12 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
 
 
 def _all_metrics(suite: SuiteReport) -> tuple[str, ...]:
-    """The suite's metrics, and those that are not measurable on any of its samples."""
+    """Return the suite's metrics, and those that are not measurable on any of its samples."""
     return tuple(dict.fromkeys((*suite.summary.metrics, *suite.summary.not_measurable)))
 
 
 def _selection(suite: SuiteReport, session: _Session) -> str | None:
-    """What of the suite was to run, where that is not all of it."""
+    """Describe the selection ("5 of 72 samples"), or return None if the suite is complete."""
     num_samples = suite.info.num_samples
     if not session.selection.has_model and suite.summary.num_expected == 0:
         return f"no model: {_samples(suite.num_skipped)} skipped"
@@ -154,7 +156,7 @@ def _selection(suite: SuiteReport, session: _Session) -> str | None:
 
 
 def _skipped(suite: SuiteReport) -> str | None:
-    """What of the samples that were to run was skipped, where others did run."""
+    """Describe the samples that were skipped while others ran; None if none was."""
     if not suite.num_skipped or suite.summary.num_expected == 0:
         return None
     return f"{suite.num_skipped} of {_samples(suite.num_selected)} skipped"
@@ -190,7 +192,7 @@ def _subject(rule: GateRule, suite: SuiteReport) -> GateSubject:
 
 
 def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric]:
-    """The metric, and the part of the suite that it is taken over."""
+    """Return the metric, and the part of the suite that it is taken over."""
     part = suite.summary if subject.category is None else suite.categories[subject.category]
     metric = (suite.macro if subject.is_macro else part.metrics).get(subject.metric)
     if metric is None:
@@ -203,7 +205,7 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
 
 
 def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
-    """What a reader of the number has to know. Raises ``_Fails`` where unscored samples are not allowed."""
+    """Return the notes that a reader of the number needs. Raises ``_Fails`` where unscored samples are not allowed."""
     num_stray = 0 if subject.category is None else _num_stray(suite)
     if part.num_unscored and not session.is_tolerated:
         raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")

@@ -83,7 +83,7 @@ class PlannedSample:
 
 
 class TimeShares:
-    """Which sample the time of a call belongs to: a sample's call answers its neighbours too.
+    """The shares of samples in the time of a call, which answers a sample's neighbours too.
 
     Keeps, in seconds, what was spent on calls since the last sample was settled, and each sample's share of it.
     """

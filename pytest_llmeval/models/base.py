@@ -102,7 +102,9 @@ class SampleModel(Protocol):
         """
 
     def answer_samples(self, asked: Sequence[AskedSample], /) -> Sequence[Response | Failed]:
-        """One response for each request of each sample, in order. ``LeftOutError`` in a response's place skips it."""
+        """Return one response for each request of each sample, in order. ``LeftOutError`` in a response's place skips
+        it.
+        """
 
 
 @runtime_checkable
@@ -113,7 +115,7 @@ class BackgroundModel(Protocol):
 
     @property
     def num_concurrent(self) -> int:
-        """How many requests it works on at once: twice as many samples are with it at the most."""
+        """Return how many requests it works on at once: twice as many samples are with it at the most."""
 
     def submit(self, requests: Sequence[Request], /) -> Sequence[Future[Response | Failed]]:
         """Take in requests and return at once: a future for each, in order.
@@ -132,22 +134,22 @@ _LIMIT = re.compile(r"length|max_?(?:output_?)?tokens|context_window")
 
 
 def answers_in_background(model: object) -> TypeGuard[BackgroundModel]:
-    """Whether the model is given requests ahead, one sample at a time."""
+    """Tell whether the model is given requests ahead, one sample at a time."""
     return callable(getattr(model, "submit", None)) and isinstance(getattr(model, "num_concurrent", None), int)
 
 
 def answers_samples(model: object) -> TypeGuard[SampleModel]:
-    """Whether the model is asked by sample."""
+    """Tell whether the model is asked by sample."""
     return callable(getattr(model, "answer_samples", None)) and callable(getattr(model, "prepare", None))
 
 
 def answers_one_by_one(model: object) -> bool:
-    """Whether the model says that requests which reach it together are answered one after another."""
+    """Tell whether the model says that requests which reach it together are answered one after another."""
     return getattr(model, "answers_one_by_one", False) is True
 
 
 def identify(model: object) -> ModelIdentity:
-    """The model's own ``identity`` if it has one, else one made from its class name."""
+    """Return the model's own ``identity`` if it has one, else one made from its class name."""
     identity = getattr(model, "identity", None)
     if isinstance(identity, ModelIdentity):
         return identity
@@ -216,7 +218,8 @@ class Backend:
         """Do nothing; a store gives the replies to these requests no more, since whoever asked could not use them."""
 
     def await_all(self, futures: Sequence[Future[Response | Failed]], listener: Listener) -> list[Response | Failed]:
-        """The futures' results, in order; each goes to ``listener`` and counts in ``on_progress`` once it is there.
+        """Return the futures' results, in order; each goes to ``listener`` and counts in ``on_progress`` once it is
+        there.
 
         Raises what a future raises. Then, and when the call is interrupted, the listener is given what has come
         meanwhile, and the rest is cancelled.
@@ -236,25 +239,25 @@ class Backend:
         return [future.result() for future in futures]
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """What ``loglikelihood`` returns for a sequence of requests."""
+        """Answer the requests of ``loglikelihood``, in their order."""
         raise self._lacks("loglikelihood")
 
     def run_loglikelihood_rolling(
         self, requests: Sequence[LoglikelihoodRollingRequest]
     ) -> list[LoglikelihoodResponse | Failed]:
-        """What ``loglikelihood_rolling`` returns for a sequence of requests."""
+        """Answer the requests of ``loglikelihood_rolling``, in their order."""
         raise self._lacks("loglikelihood_rolling")
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """What ``generate`` returns for a sequence of requests."""
+        """Answer the requests of ``generate``, in their order."""
         raise self._lacks("generate")
 
     def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
-        """What ``embed`` returns for a sequence of requests."""
+        """Answer the requests of ``embed``, in their order."""
         raise self._lacks("embed")
 
     def _lacks(self, method: str) -> ModelError:
-        """What to raise for a method that the backend does not implement."""
+        """Return the error for a method that the backend does not implement."""
         name, backend = self.identity.name, self.identity.backend
         if method == "loglikelihood_rolling":
             return ModelError(
@@ -357,7 +360,7 @@ class UniformBackend(Backend, ABC):
 
     @abstractmethod
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
-        """One response (or ``RequestError``) for each request, in order."""
+        """Return one response (or ``RequestError``) for each request, in order."""
 
     def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
         return cast("list[LoglikelihoodResponse | Failed]", self.run(requests))
@@ -388,7 +391,7 @@ class SampleBackend(Backend, ABC):
 
     @abstractmethod
     def answer(self, sample: AskedSample) -> Iterable[Response | Failed]:
-        """One response for each request of the sample."""
+        """Return one response for each request of the sample."""
 
     def _lacks(self, method: str) -> ModelError:
         return ModelError(
@@ -401,7 +404,7 @@ def _ignore(answered: Mapping[int, Response | Failed | None]) -> None:
 
 
 def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:
-    """Text, or turns of a chat; an empty sequence holds no requests."""
+    """Return the text, or the turns of a chat; an empty sequence holds no requests."""
     return isinstance(requests, str) or (
         isinstance(requests, tuple) and bool(requests) and all(isinstance(turn, Message) for turn in requests)
     )

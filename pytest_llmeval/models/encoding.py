@@ -25,7 +25,7 @@ __all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer"]
 
 
 class Tokenizer(Protocol):
-    """What is used here of a transformers tokenizer."""
+    """The part of a transformers tokenizer that this package uses."""
 
     bos_token_id: int | None
     eos_token_id: int | None
@@ -34,13 +34,13 @@ class Tokenizer(Protocol):
     all_special_ids: list[int]
 
     def encode(self, text: str, /, **settings: Any) -> list[int]:
-        """The tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""
+        """Return the tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""
 
     def decode(self, tokens: Any, /, **settings: Any) -> str:
-        """The text of ``tokens``."""
+        """Return the text of ``tokens``."""
 
     def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> Any:
-        """The text of a chat."""
+        """Return the text of a chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +109,23 @@ class Encoder:
         return self.prefix_token, self._checked(tokens) if tokens else ()
 
     def plain(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text by itself, without special tokens. Raises ``RequestError``."""
+        """Return the tokens of a text by itself, without special tokens. Raises ``RequestError``."""
         return tuple(self._tokens(text, add_special_tokens=False))
 
     @property
     def adds_bos(self) -> bool:
-        """Whether a prompt begins with BOS."""
+        """Tell whether a prompt begins with BOS."""
         bos = self._tokenizer.bos_token_id
         return bos is not None and self.prompt("a")[:1] == (bos,)
 
     @property
     def bos_text(self) -> str | None:
-        """How a text writes BOS."""
+        """Return how a text writes BOS."""
         return self._tokenizer.bos_token
 
     @property
     def scores_bos(self) -> bool:
-        """Whether ``text`` puts the token that stands before a text at its beginning as well, where it is scored."""
+        """Tell whether ``text`` also begins with the token that stands before a text, where it is scored."""
         try:
             prefix_token, tokens = self.text("a")
         except RequestError:
@@ -138,8 +138,8 @@ class Encoder:
         return self._checked(tokens or [self._prefix()])
 
     def render(self, prompt: Prompt) -> str:
-        """The text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would begin, or
-        to the end of what it has begun to say. Raises ``RequestError``.
+        """Return the text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would
+        begin, or to the end of what it has begun to say. Raises ``RequestError``.
         """
         if isinstance(prompt, str):
             return prompt
@@ -153,8 +153,8 @@ class Encoder:
         return self._continued(turns, begun) or self._rendered(turns, add_generation_prompt=True) + begun
 
     def _continued(self, turns: list[dict[str, str]], begun: str) -> str:
-        """The chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where nothing was
-        begun or the template does not show it as it is.
+        """Return the chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where
+        nothing was begun or the template does not show it as it is.
 
         White space at the end of what was begun stays, also where the template strips it.
         """

@@ -79,7 +79,7 @@ class Endpoint:
 
     @property
     def root(self) -> str:
-        """What the server's own paths (``/props``, ``/version``) are below: the URL without ``/v1``."""
+        """Return the URL without ``/v1``, below which the server's own paths (``/props``, ``/version``) are."""
         return self.url.removesuffix("/v1")
 
     @property
@@ -90,7 +90,7 @@ class Endpoint:
 
     @property
     def is_local(self) -> bool:
-        """Whether the host is this machine."""
+        """Tell whether the host is this machine."""
         return is_loopback(urlsplit(self.url).hostname or "")
 
 
@@ -98,7 +98,7 @@ class Endpoint:
 
 
 def parse_argument(key: str, text: str, where: str) -> Any:
-    """The value of one of ``SERVER_ARGS``: a number, a mapping or text; for ``base_url`` the text, checked.
+    """Return the value of one of ``SERVER_ARGS``: a number, a mapping or text; for ``base_url`` the text, checked.
 
     Raises ``OptionError`` that begins with ``where`` and shows no key.
     """
@@ -130,7 +130,7 @@ def _text(key: str, text: str, where: str) -> str:
 
 
 def _variable_name(key: str, text: str, where: str) -> str:
-    """What could be a key itself is not shown."""
+    """Return the name of an environment variable for a message; a text that could be a key itself is not shown."""
     if not _VARIABLE.fullmatch(text) or _KEY_LIKE.fullmatch(text):
         raise OptionError(
             f"{where}: {key}: expected the name of an environment variable, such as MY_API_KEY, found something that "
@@ -188,7 +188,7 @@ def _mapping(key: str, text: str, where: str) -> dict[str, JSON]:
 
 
 def _names(value: JSON) -> list[str]:
-    """The keys of a mapping and of all mappings inside it."""
+    """Return the keys of a mapping and of all mappings inside it."""
     if isinstance(value, dict):
         return [*value, *(name for inner in value.values() for name in _names(inner))]
     return [name for inner in value for name in _names(inner)] if isinstance(value, list) else []
@@ -221,7 +221,7 @@ def parse_endpoint(text: str, where: str) -> Endpoint:
 
 
 def parse_url(text: str, where: str) -> str:
-    """The root of an API: ``http://host:8000`` → ``http://host:8000/v1``.
+    """Return the root of an API: ``http://host:8000`` → ``http://host:8000/v1``.
 
     Raises ``OptionError`` for a URL without ``http://`` or ``https://``, with credentials, a query or a fragment.
     """
@@ -260,7 +260,7 @@ def _credentials(where: str) -> OptionError:
 
 
 def _normalized(parts: SplitResult, port: int | None) -> str:
-    """One spelling for the URLs that mean one server."""
+    """Return one spelling for the URLs that mean one server."""
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
     is_default = port is None or (parts.scheme, port) in {("http", 80), ("https", 443)}
@@ -269,7 +269,7 @@ def _normalized(parts: SplitResult, port: int | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name or address is this machine's own."""
+    """Tell whether the name or address is this machine's own."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

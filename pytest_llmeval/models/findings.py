@@ -15,7 +15,7 @@ __all__ = ["Findings"]
 
 
 class Findings:
-    """What one process of a session knows.
+    """Facts that one process of a session has found out.
 
     :param right: the keys of earlier verdicts that the tree is right.
     :param keep: gets the key of each new one.
@@ -30,7 +30,7 @@ class Findings:
         self._folder = folder
 
     def problem_of_tree(self, key: str, check: Callable[[], str | None]) -> str | None:
-        """What ``check`` returns, or has returned for this ``key``: None if the tree is right, else what is wrong.
+        """Return the result of ``check``, kept by ``key``: None if the tree is right, else what is wrong.
 
         Only that it is right outlasts the session. A problem may be one of the hour, as too little memory is: then the
         next session would be slow for no reason, and it would never be looked at again.
@@ -45,7 +45,7 @@ class Findings:
         return problem or None
 
     def once(self, name: str, find: Callable[[], str]) -> str:
-        """What ``find`` returns. Of the session's processes on this machine one calls it, and the others wait."""
+        """Return what ``find`` returns; one process of the session on this machine calls it, and the others wait."""
         if self._folder is None:
             return find()
         from filelock import FileLock

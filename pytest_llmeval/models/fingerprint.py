@@ -70,7 +70,7 @@ class Digests:
                 return
 
     def of(self, path: Path) -> str:
-        """The hash of one file (hex). Raises ``OSError``."""
+        """Return the hash of one file (hex). Raises ``OSError``."""
         if self._thread is not None:
             self._thread.join()
         return self._find(path)
@@ -89,7 +89,7 @@ class Digests:
 
 
 def _state(path: Path) -> str:
-    """What changes when the file does."""
+    """Return values that change when the file does."""
     found = path.stat()
     return json.dumps([os.path.realpath(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns])
 

@@ -75,7 +75,7 @@ _TAGS_SCHEMA: dict[str, Any] = {
 
 
 class GenerateSpec(Spec):
-    """How replies are generated."""
+    """Settings of how replies are generated."""
 
     max_tokens: int = Field(256, ge=1, description="A reply ends after this many tokens.")
     stop: Annotated[

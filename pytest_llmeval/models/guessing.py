@@ -62,7 +62,7 @@ class Guessing(ModelKind):
 
 @dataclass(slots=True)
 class _Answers:
-    """What is right in a suite: how often each place among the options, each option, and each text is.
+    """Counts of right answers in a suite: by place among the options, by option, and by text.
 
     ``texts`` gives each text that counts as right, as the scorer compares it, the form in which it is to be written.
     """

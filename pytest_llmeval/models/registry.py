@@ -57,7 +57,9 @@ KINDS: tuple[ModelKind, ...] = (
 
 
 def with_kinds(added: Iterable[object]) -> tuple[ModelKind, ...]:
-    """The table with kinds from elsewhere. Raises ``OptionError`` for a name that is taken or cannot be a prefix."""
+    """Return the table with kinds from elsewhere. Raises ``OptionError`` for a name that is taken or cannot be a
+    prefix.
+    """
     kinds = list(KINDS)
     for kind in added:
         if not isinstance(kind, ModelKind):
@@ -104,7 +106,7 @@ def calling(kind: ModelKind, method: str) -> AbstractContextManager[None]:
 
 
 def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS, role: Role | None = None) -> ModelSpec:
-    """What ``--llm-model TEXT`` means, or the option of a role.
+    """Return the model that ``--llm-model TEXT``, or the option of a role, names.
 
     A text that names an existing folder, or is written as a path (``./x``, ``/x``, ``~/x``, two separators), is a
     folder; whether it can be loaded is ``check_model``'s to say. Raises ``OptionError`` for what no kind recognizes.

@@ -47,7 +47,7 @@ _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """How to load a model; the defaults are the command line's.
+    """Settings by which a model is loaded; the defaults are the command line's.
 
     ``device`` None picks MPS on Apple silicon, then CUDA, then CPU. ``dtype`` None is float32 on CPU and the
     checkpoint's own elsewhere. ``batch_size`` counts requests; None fills batches up to a number of tokens. ``engine``
@@ -73,7 +73,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSettings:
-    """Where a local model has its replicas: on the Ray cluster at ``address``, or one of its own (``local``).
+    """The place of a local model's replicas: the Ray cluster at ``address``, or one of its own (``local``).
 
     ``count`` replicas have ``cpus`` CPUs and ``gpus`` GPUs each (0.5: two share one); None is found out from what the
     cluster has.
@@ -120,7 +120,7 @@ def parse_model_arg(text: str) -> ModelArg:
 
 
 def merge_model_args(given: Iterable[ModelArg]) -> dict[str, JSON]:
-    """The settings by key. Of ``base_url`` all are kept, in a list; of any other key the last."""
+    """Return the settings by key. Of ``base_url`` all are kept, in a list; of any other key the last."""
     merged: dict[str, JSON] = {}
     urls: list[JSON] = []
     for arg in given:

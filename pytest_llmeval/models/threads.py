@@ -29,7 +29,7 @@ _SHORTEST_S = 0.2
 
 
 def is_set_by_user(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment says how many threads there are to be."""
+    """Tell whether the environment says how many threads there are to be."""
     return any(environment.get(name) for name in _COUNT_BY_USER)
 
 
@@ -69,7 +69,7 @@ class _Reading(NamedTuple):
 
 
 class Busy:
-    """How many cores other processes keep busy, from one call to the next; on Linux."""
+    """A meter of the cores that other processes keep busy, from one call to the next; on Linux."""
 
     def __init__(
         self,

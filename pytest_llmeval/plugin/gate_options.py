@@ -45,7 +45,7 @@ def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
 
 
 def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
-    """The report to compare with; that of the ini file lies as seen from there."""
+    """Return the report to compare with; that of the ini file lies as seen from there."""
     if settings.baseline is not None:
         return settings.baseline
     if settings.project_baseline is None or config.inipath is None:
@@ -104,7 +104,7 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
 
 
 def describe_baseline(config: pytest.Config) -> str | None:
-    """The baseline in a few words, for the session's header."""
+    """Return the baseline in a few words, for the session's header."""
     baseline = config.stash.get(baseline_key, None)
     path = baseline_path(config, config.stash[settings_key])
     if baseline is None or path is None:

@@ -46,7 +46,7 @@ def share_session(config: pytest.Config, workerinput: dict[str, object]) -> None
 
 
 def wants_prompts(config: pytest.Config) -> bool:
-    """Whether ``--llm-show-prompts`` was given; also before options are checked."""
+    """Tell whether ``--llm-show-prompts`` was given; also before options are checked."""
     try:
         return bool(options.read_named(config, "show_prompts"))
     except OptionError:
@@ -58,20 +58,20 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def distributes(config: pytest.Config) -> bool:
-    """Whether tests run in workers of pytest-xdist, whose controller this is."""
+    """Tell whether tests run in workers of pytest-xdist, whose controller this is."""
     option = config.option
     return bool(getattr(option, "tx", None)) and option.dist != "no" and not is_worker(config)
 
 
 def runs_tests(config: pytest.Config) -> bool:
-    """Whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
+    """Tell whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
     option = config.option
     looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
     return not (any(getattr(option, name, False) for name in looks) or wants_prompts(config))
 
 
 def asks_for_suites(options: argparse.Namespace) -> bool:
-    """Whether the command line has an option of ours, or names a file that may be a suite."""
+    """Tell whether the command line has an option of ours, or names a file that may be a suite."""
     given = vars(options)
     has_options = any(value is not None for name, value in given.items() if name.startswith("llm_"))
     files = (str(path).partition("::")[0] for path in given.get("file_or_dir") or ())
@@ -79,7 +79,7 @@ def asks_for_suites(options: argparse.Namespace) -> bool:
 
 
 def is_first_process(config: pytest.Config) -> bool:
-    """Whether this is the only process, or the first worker: it shows what every worker would show."""
+    """Tell whether this is the only process, or the first worker: it shows what every worker would show."""
     return getattr(config, "workerinput", {}).get("workerid") in (None, "gw0")
 
 

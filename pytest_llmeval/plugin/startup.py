@@ -143,7 +143,7 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 
 
 def header_lines(config: pytest.Config) -> list[str]:
-    """The session's models and baseline, for its header. Raises ``pytest.UsageError``."""
+    """Return the session's models and baseline, for its header. Raises ``pytest.UsageError``."""
     settings = config.stash[settings_key]
     if not settings.all_specs:
         return []
@@ -167,7 +167,7 @@ def header_lines(config: pytest.Config) -> list[str]:
 
 
 def _replicas(settings: Settings) -> str | None:
-    """Where ``--llm-ray`` has its replicas."""
+    """Return the place of the replicas of ``--llm-ray``."""
     if settings.ray is None:
         return None
     if settings.replicas is None:

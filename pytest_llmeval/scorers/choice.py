@@ -75,11 +75,11 @@ class ChoiceSettings(ScorerSettings):
 
     @property
     def asks_options_alone(self) -> bool:
-        """Whether options are scored without a prompt as well."""
+        """Tell whether options are scored without a prompt as well."""
         return self.normalize == "pmi" or "accuracy_pmi" in self.metrics
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
-        """A letter."""
+        """Return a letter."""
         for shown, settings in (
             ("letter", LetterSettings()),
             ("{letter: {shuffle: false}}", LetterSettings(shuffle=False)),

@@ -22,7 +22,7 @@ __all__ = ["ContinuationScorer", "ContinuationSettings"]
 
 
 class ContinuationSettings(ScorerSettings):
-    """How likely the target is after the prompt, and whether greedy decoding would write it."""
+    """The likelihood of the target after the prompt, and whether greedy decoding would write it."""
 
     kind: Literal["continuation"] = "continuation"
 

@@ -102,7 +102,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         return [self.name, self.version, "no mathematics" if self.math is None else self.math.versions()]
 
     def present(self, sample: Sample) -> PreparedSample:
-        """As other scorers do: a target is a text or a list of texts."""
+        """Prepare the sample; a target is a text or a list of texts."""
         if sample.target is None:
             raise ValueError("the sample has no target to compare the reply with")
         return super(EquivalenceScorer, self).present(sample)
@@ -127,7 +127,9 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         return replace(score, details={**score.details, "verdicts": [shown], **said_to_be_cut(text, MAX_REPLY)})
 
     def _equal_in_value(self, presented: PreparedSample, responses: Sequence[Response]) -> str | None:
-        """The answer in the reply, where mathematics says that it equals a target's; None where it does not say so."""
+        """Return the answer in the reply, where mathematics says that it equals a target's; None where it does not say
+        so.
+        """
         assert self.math is not None
         try:
             score = self.math.score(self.math.present(presented.sample), responses)

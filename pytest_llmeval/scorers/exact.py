@@ -45,7 +45,7 @@ class Remove(Spec):
 
 
 def _step(value: object) -> object:
-    """A name, or ``{remove: …}``. pydantic's own words on a union name each of its parts."""
+    """Return a name, or ``{remove: …}``. pydantic's own words on a union name each of its parts."""
     names = get_args(Normalization)
     if isinstance(value, Remove) or value in names:
         return value

@@ -26,7 +26,7 @@ __all__ = ["PerplexityScorer", "PerplexitySettings", "count_words"]
 
 
 class PerplexitySettings(ScorerSettings):
-    """How well the model predicts the text: perplexity per word, byte and token, pooled over the samples."""
+    """The perplexity of the text for the model: perplexity per word, byte and token, pooled over the samples."""
 
     kind: Literal["perplexity"] = "perplexity"
     windows: Literal["disjoint", "sliding"] = Field(

@@ -137,7 +137,9 @@ _RAGAS_TEMPERATURE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Material:
-    """What is judged. ``references`` are texts of which each answers the question; ``chunks`` are in rank order."""
+    """The texts that are judged. ``references`` are texts of which each answers the question; ``chunks`` are in rank
+    order.
+    """
 
     question: str
     answer: str
@@ -215,7 +217,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         return any("context" in _NEEDS[name] for name in self.settings.metrics)
 
     def _of_column(self, sample: Sample) -> tuple[str, ...] | None:
-        """The contexts that the data hold; None where they have no such column."""
+        """Return the contexts that the data hold; None where they have no such column."""
         name = self.settings.contexts or COLUMN
         if name not in sample.variables:
             return None
@@ -225,7 +227,7 @@ class RagScorer(JudgedScorer[RagSettings]):
             raise ValueError(f"{name}: {error}") from None
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """All metrics at the same time. Unscored unless there are all verdicts, and all embeddings."""
+        """Return all metrics at the same time. Unscored unless there are all verdicts, and all embeddings."""
         answer, own = reply(responses), _contexts_of(responses[0])
         chunks = own if own is not None and self.settings.contexts is None else self._of_column(presented.sample)
         if chunks is None and self._needs_contexts and presented.sample.response is None:
@@ -369,7 +371,7 @@ class RagScorer(JudgedScorer[RagSettings]):
         return found.after(shown)
 
     def _relevance_as_ragas(self, material: _Material) -> Gathering[Found]:
-        """One asking for each question. Where each of them finds the answer noncommittal, it is worth 0."""
+        """Return one asking for each question. Where each of them finds the answer noncommittal, it is worth 0."""
         count, temperature = self.settings.questions, self.settings.temperature
         if count > 1:
             temperature = max(temperature, _RAGAS_TEMPERATURE)
@@ -401,7 +403,7 @@ def _contexts_of(response: Response) -> tuple[str, ...] | None:
 
 
 def _said(answer: str, material: _Material) -> dict[str, JSON]:
-    """What the judge was not shown whole."""
+    """Return the names of the texts that were cut for the judge."""
     size = len(material.context)
     context: dict[str, JSON] = {"context_chars": size, "judged_context_chars": MAX_REPLY} if size > MAX_REPLY else {}
     return {**said_to_be_cut(answer, MAX_REPLY), **context}

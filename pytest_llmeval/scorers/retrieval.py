@@ -79,7 +79,7 @@ def _qrels(value: object) -> object:
 
 
 class RetrievalSettings(ScorerSettings):
-    """What a search found, by relevance judgements of its documents."""
+    """Documents that a search found, by relevance judgements."""
 
     kind: Literal["retrieval"] = "retrieval"
     needs_target = False
@@ -122,7 +122,7 @@ class RetrievalSettings(ScorerSettings):
 
     @property
     def judgements(self) -> Judgements | None:
-        """What the file of ``qrels`` holds, once it is read; None without one."""
+        """Return the judgements of the file ``qrels``, once it is read; None without one."""
         return self._judgements
 
     @property
@@ -205,7 +205,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         )
 
     def answer_text(self, presented: PreparedSample) -> str:
-        """The relevant documents, best first, as JSON."""
+        """Return the relevant documents, best first, as JSON."""
         return json.dumps(list(presented.target))
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
@@ -238,7 +238,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         )
 
     def _values(self, judged: JudgedRanking) -> tuple[dict[str, float], dict[str, str]]:
-        """The metrics' values, and why others have none."""
+        """Return the metrics' values, and why others have none."""
         values: dict[str, float] = {}
         not_measurable: dict[str, str] = {}
         for name in self.settings.names:
@@ -268,7 +268,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
             raise ValueError(f"the column {quote(name)}: {error}") from None
 
     def _in_order(self, documents: Documents) -> Documents:
-        """As they are given, or as trec_eval sorts them, whose scores are of single precision."""
+        """Return the documents as they are given, or as trec_eval sorts them, whose scores are of single precision."""
         if self.settings.ties == "order":
             return documents
         scored = []
@@ -288,7 +288,7 @@ def _single(score: float) -> float:
 
 
 def _sorted(qrels: Qrels) -> list[tuple[str, int]]:
-    """The highest grade first, and equal ones by their ids."""
+    """Return the highest grade first, and equal ones by their ids."""
     return sorted(qrels.items(), key=lambda entry: (-entry[1], entry[0]))
 
 
@@ -320,7 +320,7 @@ def _each_once(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 
 def _documents(response: GenerateResponse) -> tuple[Documents, str | None]:
-    """Those that came with the reply, or that its text lists as JSON; none where it lists none, and why it does not.
+    """Return the documents that came with the reply, or that its text lists as JSON; and why there are none.
 
     A list that repeats itself is the model's mistake: no answer, and no error.
     """
@@ -342,7 +342,7 @@ def _listed(names: Sequence[str]) -> str | None:
 
 
 def _details(documents: Documents, qrels: Mapping[str, int], judged: JudgedRanking) -> dict[str, JSON]:
-    """The relevant documents with their grades, at their ranks, then those that were missed, the best first."""
+    """Return the relevant documents with their grades, at their ranks, then those that were missed, the best first."""
     ranks = {name: rank for rank, (name, _) in enumerate(documents, 1)}
     relevant = [(name, grade) for name, grade in _sorted(qrels) if grade >= judged.relevant_from]
     relevant.sort(key=lambda entry: ranks.get(entry[0], len(ranks) + 1))

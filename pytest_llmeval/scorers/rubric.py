@@ -62,7 +62,7 @@ class Criterion(Spec):
 
     @property
     def grades(self) -> tuple[str, ...] | tuple[int, ...]:
-        """What the judge can say, from the worst to the best: labels, or points."""
+        """Return the judge's possible verdicts, from the worst to the best: labels, or points."""
         return self.labels if self.points is None else tuple(range(self.points + 1))
 
     @field_validator("labels")

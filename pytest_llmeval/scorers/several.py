@@ -56,7 +56,7 @@ class SeveralSettings(ScorerSettings):
         return next(iter(self.scorers)) if self.decides is None else self.decides
 
     def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
-        """Those of each of the scorers."""
+        """Yield the settings of each of the scorers."""
         for name, part in self.scorers.items():
             yield part.score, (*keys, "several", "scorers", name, "score")
 

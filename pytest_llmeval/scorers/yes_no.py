@@ -54,7 +54,7 @@ class YesNoSettings(ScorerSettings):
     )
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
-        """The same words, read."""
+        """Return the same words, read."""
         return "write score: {yes_no: {by: generation}}, which reads the reply"
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class YesNoSettings(ScorerSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """What was so before there were rules."""
+        """Return the rule that was the only one once."""
         return ("rule",) if self.rule == "prefix" else ()
 
     @property

@@ -48,15 +48,15 @@ class FileReader(Protocol):
     """Reads the files that settings name by their paths, which stand at some keys. ``SuiteError`` where it cannot."""
 
     def text(self, path: str, keys: Keys) -> str:
-        """The whole file."""
+        """Return the whole file."""
         ...
 
     def value(self, path: str, keys: Keys) -> Any:
-        """What a file of JSON or YAML holds."""
+        """Return the value that a file of JSON or YAML holds."""
         ...
 
     def read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
-        """What ``read`` makes of a file."""
+        """Return what ``read`` makes of a file."""
         ...
 
 
@@ -98,12 +98,12 @@ class ScorerSettings(Spec):
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
-        """Why it cannot stand among several scorers, and the keys that say so; None where it can."""
+        """Return why it cannot stand among several scorers, and the keys that say so; None where it can."""
         return None
 
     @property
     def needs_baseline(self) -> bool:
-        """Whether replies are compared with those of the session's baseline."""
+        """Tell whether replies are compared with those of the session's baseline."""
         return False
 
     @property
@@ -112,7 +112,7 @@ class ScorerSettings(Spec):
         return None
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
-        """What to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
+        """Say what to write in the suite for a model that gives texts only. ``works`` tries other settings instead."""
         return "use a scorer that reads a reply"
 
     def make(self) -> Scorer:
@@ -120,11 +120,11 @@ class ScorerSettings(Spec):
         raise NotImplementedError(f"{self.kind} is made with what its suite has besides")
 
     def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
-        """These settings, or those of each of several scorers, with the keys at which they stand."""
+        """Yield these settings, or those of each of several scorers, with the keys at which they stand."""
         yield self, keys
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
-        """The settings with what each file holds that they name by its path."""
+        """Return the settings with what each file holds that they name by its path."""
         return self
 
 
@@ -176,7 +176,7 @@ Presented = PreparedSample
 
 
 class SuiteView(Protocol):
-    """What a scorer may look at when it says whether a suite goes with it: a ``Suite``."""
+    """The part of a ``Suite`` that a scorer may look at when it says whether the suite goes with it."""
 
     @property
     def name(self) -> str: ...
@@ -236,17 +236,18 @@ class Scorer(ABC):
         return PreparedSample(sample=sample, references=texts, target=several_or_one(texts))
 
     def variables(self, presented: PreparedSample) -> Mapping[str, object]:
-        """Names that this scorer adds to those that a prompt template can use; none."""
+        """Return names that this scorer adds to those that a prompt template can use; none."""
         return {}
 
     def answer_text(self, presented: PreparedSample) -> str:
-        """What a few-shot example shows as its answer: the first target, as given."""
+        """Return the answer that a few-shot example shows: the first target, as given."""
         return target_texts(presented.sample)[0]
 
     def requests(
         self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
-        """The requests that this sample needs: one reply. ``delimiter`` stands between the context and a scored option.
+        """Return the requests that this sample needs: one reply. ``delimiter`` stands between the context and a scored
+        option.
 
         ``ValueError`` says in one line why this prompt cannot be asked.
         """
@@ -263,15 +264,15 @@ class Scorer(ABC):
 
     @property
     def roles(self) -> frozenset[Role]:
-        """What it asks other models for, besides the one that is evaluated."""
+        """Return the roles of the models that it asks, besides the one that is evaluated."""
         return frozenset()
 
     def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
-        """What of the suite does not go with this scorer, and its keys; None if all does."""
+        """Return why the suite does not go with this scorer, and the keys that say so; None if it does."""
         return None
 
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
-        """What makes its numbers on these samples worth little: a sentence, and the keys below ``score``."""
+        """Return why its numbers on these samples mean little: sentences, each with the keys below ``score``."""
         return []
 
     @property
@@ -280,30 +281,30 @@ class Scorer(ABC):
         return None
 
     def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """What an answer is chosen from, and the indices of what is right in it; both empty where it is free text."""
+        """Return the options of an answer and the indices of the right ones; both empty if the answer is free text."""
         return presented.labels or presented.choices, presented.right
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """Whether its scores say what is right; None where only they will show it."""
+        """Tell whether its scores say what is right; None where only they will show it."""
         return "accuracy" in self.metrics
 
     @property
     def is_about_data(self) -> bool:
-        """Whether it says something of replies that the data hold, and of no model's."""
+        """Tell whether it says something of replies that the data hold, and of no model's."""
         return False
 
     @property
     def reads_documents(self) -> bool:
-        """Whether it judges the documents that a search found, and no text."""
+        """Tell whether it judges the documents that a search found, and no text."""
         return False
 
     def judges(self) -> list[str]:
-        """What it says in ``judged_by`` of the models that it asks. ``ValueError`` for what is not text."""
+        """Return its lines of ``judged_by`` on the models that it asks. Raise ``ValueError`` if one is no text."""
         return []
 
     def versions(self) -> list[JSON]:
-        """Its name and version, with those of what is inside it: part of a suite's fingerprint."""
+        """Return its name and version, with those of what is inside it: part of a suite's fingerprint."""
         return [self.name, self.version]
 
 
@@ -318,7 +319,7 @@ class SettingsScorer(Scorer, Generic[S]):
 
     @classmethod
     def of(cls, settings: S) -> Self:
-        """The scorer with these settings. ``ValueError``, or ``SettingsError``, where they cannot be used."""
+        """Return the scorer with these settings. ``ValueError``, or ``SettingsError``, where they cannot be used."""
         return cls(settings)
 
     @property
@@ -330,7 +331,7 @@ class AskingScorer(SettingsScorer[S]):
     """Base of the scorers that ask another model in the midst of their judgement, in ``asking``."""
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
-        """What can be said without asking. ``ModelError`` where it asks."""
+        """Judge without asking another model. Raise ``ModelError`` if it has to ask one."""
         return score_without_judge(self.asking(presented, responses))
 
     @property
@@ -355,7 +356,7 @@ def score_without_judge(asking: Generator[Ask, Any, _T]) -> _T:
 def side_by_side(
     askings: Sequence[Generator[Ask, Sequence[Response | Failed], _T]],
 ) -> Generator[Ask, Sequence[Response | Failed], list[_T]]:
-    """What each of them returns: they are run at the same time, and what they ask of one role is asked together."""
+    """Run several judgements at the same time and return their results; requests for one role are asked together."""
     found: dict[int, _T] = {}
     waiting: dict[int, Ask] = {}
 
@@ -392,7 +393,7 @@ def _is_for_same(ask: Ask, other: Ask) -> bool:
 def reply_request(
     prompt: Prompt, generate: GenerateSpec, *, max_tokens: int | None = None, default: int | None = None
 ) -> GenerateRequest:
-    """The request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own.
+    """Return the request for one reply, as the suite's ``generate`` says, or with a ``max_tokens`` of the scorer's own.
 
     ``default`` are the tokens where neither says how many.
     """

@@ -89,7 +89,7 @@ Reductions: TypeAlias = Annotated[
 
 
 class EpochsSpec(Spec):
-    """How often every sample is asked, and how its scores become one."""
+    """Settings of how often every sample is asked, and how its scores become one."""
 
     count: int = Field(ge=1, le=MAX_EPOCHS, description="How often every sample is asked.")
     reduce: Reductions = Field(
@@ -133,7 +133,7 @@ class EpochsSpec(Spec):
 
 
 def reduction_problem(names: Sequence[str], count: int) -> str | None:
-    """Why a sample that is asked ``count`` times cannot be reduced so; None where it can."""
+    """Return why a sample that is asked ``count`` times cannot be reduced so; None where it can."""
     for name in names:
         _, needed = reduction_parts(name)
         if needed is not None and needed > count:

@@ -101,7 +101,7 @@ class LastLineFilter(Spec):
 
 
 class AfterFilter(Spec):
-    """What stands after a marker."""
+    """The text after a marker."""
 
     kind: Literal["after"] = "after"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
@@ -110,7 +110,7 @@ class AfterFilter(Spec):
 
 
 class BeforeFilter(Spec):
-    """What stands before a marker."""
+    """The text before a marker."""
 
     kind: Literal["before"] = "before"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
@@ -119,7 +119,8 @@ class BeforeFilter(Spec):
 
 
 class RegexFilter(Spec):
-    """What a regular expression finds, as lm-eval's regex: the match, or its one group, or the first group with text.
+    """The text that a regular expression finds, as lm-eval's regex: the match, or its one group, or the first group
+    with text.
 
     White space at both ends is taken off.
     """
@@ -224,7 +225,7 @@ Filters: TypeAlias = Annotated[tuple[FilterSettings, ...], FROM_LIST]
 
 
 def filters_json_schema() -> dict[str, Any]:
-    """JSON Schema of one filter, in the forms that YAML gives it."""
+    """Return JSON Schema of one filter, in the forms that YAML gives it."""
     settings: dict[str, Any] = {}
     alone = []
     for name, model in FILTERS.items():

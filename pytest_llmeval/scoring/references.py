@@ -21,14 +21,14 @@ _COMPARED_CHARACTERS = 1000
 
 
 def quote(value: object) -> str:
-    """A value as an error shows it: on one line, control characters escaped, cut where it is long."""
+    """Return a value as an error shows it: on one line, control characters escaped, cut where it is long."""
     # A whole data file can stand where a short target was meant: cut before repr, which would build all of it.
     text = repr(value[: _SHOWN_CHARACTERS + 1] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 def no_column(sample: Sample, name: str) -> ValueError:
-    """The error of a sample that has no such column, with those that it has."""
+    """Return the error of a sample that has no such column, with those that it has."""
     row = sample.variables.get("row")
     others = expected_one_of(name, map(str, row)) if isinstance(row, Mapping) and row else ""
     return ValueError(f"the sample has no column {quote(name)}{others}")
@@ -42,7 +42,7 @@ def column(sample: Sample, name: str) -> object:
 
 
 def several_or_one(texts: Sequence[str]) -> str | tuple[str, ...]:
-    """One text as itself, several as a tuple: how a report shows what was expected."""
+    """Return one text as itself, several as a tuple: how a report shows what was expected."""
     return texts[0] if len(texts) == 1 else tuple(texts)
 
 
@@ -65,7 +65,7 @@ def right_choices(sample: Sample) -> tuple[int, ...]:
 
 
 def target_texts(sample: Sample) -> tuple[str, ...]:
-    """The texts that count as right, as given: the target, or each of a list; an int or float as it is written.
+    """Return the texts that count as right, as given: the target, or each of a list; an int or float as it is written.
 
     ``ValueError`` for no target, an empty list, and anything that is not text or a number.
     """

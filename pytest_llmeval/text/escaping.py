@@ -121,7 +121,7 @@ def csv_text(text: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """What is shown for unsafe characters, by code, for `translate` of a text; those in ``keep`` are themselves.
+    """A table for ``str.translate`` that shows unsafe characters by their codes, but for those in ``keep``.
 
     A table, since a reply can be megabytes of them; filled as they come, since most sessions see few.
     """

@@ -44,7 +44,9 @@ def trace_steps(value: object) -> Steps:
 
 @dataclass(slots=True)
 class _Reading:
-    """Of one trace. ``above`` are the lists and mappings that are being read; ``num_parts`` says how much was."""
+    """The state of reading one trace. ``above`` are the lists and mappings that are being read; ``num_parts`` says how
+    much was.
+    """
 
     above: list[int] = field(default_factory=list)
     num_parts: int = 0

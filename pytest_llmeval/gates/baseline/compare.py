@@ -97,7 +97,7 @@ def compare_reports(
 def _decided(
     found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
 ) -> list[GateResult]:
-    """The results, in the same order: what was to be tested is tested, as one family.
+    """Return the results, in the same order: what was to be tested is tested, as one family.
 
     Suites so small that no drop of theirs could be significant are tested together as well, at the end.
     """
@@ -143,7 +143,7 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
 def _tests(
     plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing, undecided: GateOutcome
 ) -> Iterator[GateResult | _Test]:
-    """Each suite's results, and the tests that are still to be made."""
+    """Yield each suite's results, and the tests that are still to be made."""
     models_before, models_now = plans_of.models_before, plans_of.models_now
     first = kept_records(plans_of.baseline, _needed(plans, models_before, of_baseline=True))
     second = kept_records(plans_of.current, _needed(plans, models_now, of_baseline=False))
@@ -164,7 +164,7 @@ def _tests(
 
 
 def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool) -> Mapping[Group, set[str]]:
-    """Names of the values that are needed of each group's records."""
+    """Return names of the values that are needed of each group's records."""
     needed: dict[Group, set[str]] = {}
     for plan in plans:
         suite = plan.before if of_baseline else plan.after

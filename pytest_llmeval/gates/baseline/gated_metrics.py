@@ -29,7 +29,8 @@ class GatedMetric:
 
 
 def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
-    """The suite's primary metric, then those that a margin names; none where it has no metric that can be compared.
+    """Return the suite's primary metric, then those that a margin names; none where it has no metric that can be
+    compared.
 
     Of two margins of one metric, that which names the suite holds, else the later one.
     """
@@ -72,7 +73,7 @@ def unmatched_margins(
 
 
 def changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
-    """What the metric's name meant otherwise when the baseline was made; None where it means the same.
+    """Say what the metric's name meant when the baseline was made; None if it means the same.
 
     A baseline that does not say so (schema 1) is known by the kind of its metric alone.
     """
@@ -114,7 +115,9 @@ def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
 
 
 def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
-    """What the suite says, else accuracy, else the first metric with a known better direction, else the first."""
+    """Return the metric that the suite names, else accuracy, else the first metric with a known better direction, else
+    the first.
+    """
     if suite.info.primary_metric is not None:
         return suite.info.primary_metric
     if "accuracy" in metrics:

@@ -16,7 +16,7 @@ _NUMERIC_NOISE = 1e-4
 
 
 def fails(found: Regression, largest_drop: float | None) -> bool:
-    """Whether the gate fails; ``largest_drop`` is the end of the drop's interval, None where there is none.
+    """Tell whether the gate fails; ``largest_drop`` is the end of the drop's interval, None where there is none.
 
     ``significant``: the drop is significant at ``alpha``, and beyond the margin and the noise. ``margin``: it is beyond
     the margin. ``non-inferior``: nothing excludes a drop beyond the margin.
@@ -30,7 +30,7 @@ def fails(found: Regression, largest_drop: float | None) -> bool:
 
 
 def is_within_noise(found: Regression) -> bool:
-    """Whether a drop fails nothing for the noise alone."""
+    """Tell whether a drop fails nothing for the noise alone."""
     values = found.baseline, found.current
     return (
         found.mode == "significant"
@@ -51,7 +51,8 @@ def numeric_noise(baseline: float) -> float:
 
 
 def is_beyond(drop: float, margin: float, values: tuple[float, float]) -> bool:
-    """Whether ``drop`` is more than ``margin``, and not by rounding alone (0.70 - 0.69 is more than 0.01 as floats).
+    """Tell whether ``drop`` is more than ``margin``, and not by rounding alone (0.70 - 0.69 is more than 0.01 as
+    floats).
 
     What rounding can do is relative to the largest of the two ``values`` that the drop lies between, and the margin.
     """
@@ -108,7 +109,7 @@ def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_m
 
 
 def undecided_reason(found: Regression) -> str:
-    """Of a test that passes whatever happened: a gate that cannot fail decides nothing."""
+    """Say why a test that passes whatever happened decides nothing: a gate that cannot fail is no gate."""
     units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
     return f"undecided: too few {units} for any drop to be significant ({count:,})"
 

@@ -55,7 +55,7 @@ class Undecided(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """How samples are paired: ``compare`` all of a suite or only what is the same in both.
+    """The rules by which samples are paired: ``compare`` all of a suite or only what is the same in both.
 
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
     ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
@@ -109,7 +109,7 @@ class Kept(ScoreLike, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """What is kept of a record: of its values those that are compared."""
+    """The part of a record that a comparison keeps: of its values those that are compared."""
 
     status: Status
     values: Mapping[str, float]
@@ -124,7 +124,7 @@ class RecordPart:
 
 
 def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Kept]]:
-    """The records of the groups, by sample id; ``needed`` gives the names of the values to keep of each group's.
+    """Return the records of the groups, by sample id; ``needed`` gives the names of the values to keep of each group's.
 
     The report's records are gone through once, and need not be in memory. One that is, is not copied, unless people
     rated it and that is not compared.
@@ -215,7 +215,7 @@ def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
 
 
 def _has_other_label(before: Kept, after: Kept) -> bool:
-    """Whether people rated the sample anew; records have their ratings where a metric that needs them is compared."""
+    """Tell whether people rated the sample anew; records hold ratings if a metric that needs them is compared."""
     labels = [kept.values.get(HUMAN) for kept in (before, after)]
     return None not in labels and labels[0] != labels[1]
 
@@ -320,7 +320,7 @@ def _may_be_same_replies(before: Kept, now: Kept) -> bool:
 
 
 def _is_same_model(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> bool:
-    """Whether both suites were answered by a model of one content, such as the hash of its weights."""
+    """Tell whether both suites were answered by a model of one content, such as the hash of its weights."""
     one, other = (_model_of(suite, report) for suite, report in ((before, earlier), (after, now)))
     details = other.get("details")
     is_known = isinstance(details, Mapping) and details.get(IS_KNOWN) is True
@@ -334,7 +334,7 @@ def _model_of(suite: SuiteReport, report: Report) -> Mapping[str, JSON]:
 
 
 def num_unscored(summary: Summary) -> int:
-    """Samples without a score: those that are recorded as such, and those without a record."""
+    """Return samples without a score: those that are recorded as such, and those without a record."""
     return max(summary.num_unscored, summary.num_expected - summary.num_scored)
 
 
@@ -369,7 +369,7 @@ def _selection(
     *,
     is_same: bool,
 ) -> Sequence[str]:
-    """The notes where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
+    """Return the notes where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
     missing = [sample_id for sample_id, kept in first.items() if sample_id not in second and _is_scored(kept)]
     info, num_expected = after.info, after.summary.num_expected
     if info.num_samples is not None:
@@ -395,7 +395,9 @@ def _selection(
 def _selection_before(
     before: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
 ) -> Sequence[str]:
-    """The notes where the baseline has not all of the suite; ``Undecided`` where this run has not the same of it."""
+    """Return the notes where the baseline has not all of the suite; ``Undecided`` where this run has not the same of
+    it.
+    """
     report, num_samples = pairing.reports[0], before.info.num_samples
     selected = report.selected
     ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
@@ -500,7 +502,7 @@ def _named(name: str | None) -> str:
 
 
 def _judges(info: SuiteInfo) -> str:
-    """As the scorers name them, whole, as their ends tell them apart; of a report without names, their fingerprint."""
+    """Return the judges' whole names, which their ends tell apart; their fingerprint if the report has no names."""
     return ", ".join(map(repr, info.judged_by)) or _named(info.judge)
 
 

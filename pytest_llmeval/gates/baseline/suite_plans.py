@@ -54,7 +54,7 @@ class SuitePlans:
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
     def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
-        """Which suites are compared with which, and by what."""
+        """Yield which suites are compared with which, and by what."""
         incomplete = tuple(_incomplete(self.baseline))
         for after in self.current.suites:
             metrics = gated_metrics(after, self._margins)
@@ -70,7 +70,7 @@ class SuitePlans:
     def _partner(
         self, after: SuiteReport, metrics: Sequence[GatedMetric], incomplete: Sequence[str]
     ) -> SuiteReport | str:
-        """The suite of the baseline that this one is compared with; where there is none, why."""
+        """Return the suite of the baseline that this one is compared with; where there is none, why."""
         if self.current.stopped is not None:
             return f"the session stopped early: {self.current.stopped}"
         if incomplete and self.compare == "all":
@@ -85,7 +85,7 @@ class SuitePlans:
         return found if metrics else "it has no metric to compare"
 
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
-        """A result for each suite of the baseline that is not in the session.
+        """Yield a result for each suite of the baseline that is not in the session.
 
         Where both are of several models, one for each suite on a model; but for a suite that the baseline has on one
         model only, with which it is compared on all.
@@ -119,7 +119,7 @@ class SuitePlans:
             yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
 
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
-        """A result for each margin that no suite takes."""
+        """Yield a result for each margin that no suite takes."""
         names = self.current.suite_names
         for margin, reason in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
             suite = margin.suite if margin.suite in names else None
@@ -134,7 +134,7 @@ class SuitePlans:
         *,
         notes: tuple[str, ...] = (),
     ) -> GateResult:
-        """One of a suite of now; ``metric`` is None where it has none that is compared."""
+        """Return one of a suite of now; ``metric`` is None where it has none that is compared."""
         name, model = group_of_suite(suite, self.models_now)
         return baseline_gate(metric, outcome, reason, suite=name, model=model, path=suite.info.path, notes=notes)
 
@@ -164,7 +164,7 @@ def baseline_gate(
 
 
 def _incomplete(baseline: Report) -> Iterator[str]:
-    """Why the baseline does not hold all that its session was to find."""
+    """Yield why the baseline does not hold all that its session was to find."""
     if baseline.stopped is not None:
         yield f"the baseline stopped early: {baseline.stopped}"
     if baseline.problems:

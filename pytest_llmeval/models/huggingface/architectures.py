@@ -41,7 +41,7 @@ _GROWING_ROTARY = frozenset({"dynamic", "longrope", "su"})
 
 @dataclass(frozen=True, slots=True)
 class AttentionWindow:
-    """How far back a layer reads.
+    """The number of tokens that a layer reads back.
 
     ``sliding``: key position > query position - ``size``. ``chunked``: both lie in the same block of
     ``size`` positions.

@@ -29,7 +29,7 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBounds:
-    """How many calls run at a time, None for as many as is usual, and how long one may take.
+    """The number of calls that run at a time, None for as many as is usual, and the time that one may take.
 
     ``most`` is what the user allows models in general, in the place of what is usual. In ``folder`` the processes of a
     session agree on the number; None where there is one process.
@@ -42,7 +42,7 @@ class CallBounds:
 
 
 class CallOutcome(NamedTuple):
-    """What a call returned or raised. ``is_late``: it did neither in its time."""
+    """The value that a call returned, or the error that it raised. ``is_late``: it did neither in its time."""
 
     returned: Any = None
     error: BaseException | None = None

@@ -47,7 +47,7 @@ _GRACE_S = 0.5
 
 
 class CallError(RequestError):
-    """What the user's own function raised. The first line says what, the rest is his traceback."""
+    """An error that the user's own function raised: the first line says which, the rest is its traceback."""
 
 
 def load_python(

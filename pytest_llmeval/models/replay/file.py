@@ -44,12 +44,12 @@ _MAX_BYTES = 2_000_000_000
 
 
 class ReplyProblem(ValueError):
-    """What is wrong with a file of replies, in one line without the model's name."""
+    """An error in a file of replies, in one line without the model's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayArguments:
-    """What stands after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
+    """The arguments after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
 
     ``contexts`` are the texts that a reply was written from, ``documents`` the ids of what a search found,
     ``reasoning`` what the model wrote before its answer, ``finish_reason`` is ``length`` where it was cut. ``key``
@@ -99,7 +99,7 @@ class ReplayArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReply:
-    """What one row says. ``place`` is where it stands, for messages.
+    """The reply that one row holds. ``place`` is where it stands, for messages.
 
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make

@@ -129,7 +129,7 @@ class FileSlots:
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """How many slots there are, as a number that grows by fractions, and how many episodes of 429 made it smaller."""
+    """The number of slots, which grows by fractions, and of the episodes of 429 that made it smaller."""
 
     value: float
     episode: int = 0

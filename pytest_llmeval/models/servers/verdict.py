@@ -142,7 +142,7 @@ def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_pass
 
 @dataclass(slots=True)
 class Compared:
-    """How far the two numbers of each token were apart."""
+    """The differences between the two numbers of each token."""
 
     differences: list[float] = field(default_factory=list)
 

@@ -22,7 +22,7 @@ _KEYS = ("score", "pairwise", "against")
 
 
 def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
-    """The suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
+    """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
 
     As it is where its scorer needs none. Its tests are skipped where there is no baseline: a session that was to run
     them ends before (see ``take_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
@@ -52,5 +52,5 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
 
 
 def lacks_baseline(suite: Suite) -> bool:
-    """Whether its replies are to be compared with those of a baseline, and there is none."""
+    """Tell whether its replies are to be compared with those of a baseline, and there is none."""
     return suite.spec.score.needs_baseline and suite.samples[0].earlier is None

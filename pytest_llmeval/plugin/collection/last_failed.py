@@ -20,7 +20,7 @@ _SKIPS = "lfplugin-collskip"
 
 
 def is_misread(nodeid: str) -> bool:
-    """Whether pytest would not know the test again."""
+    """Tell whether pytest would not know the test again."""
     return "::" in split_file(nodeid)[0]
 
 
@@ -51,7 +51,7 @@ class _TakenOut:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> pytest.CollectReport | None:
-        """What all others make of a file that would be skipped."""
+        """Return the report of the other plugins for a file that would be skipped."""
         manager = self._config.pluginmanager
         if collector.nodeid not in self._files or not manager.hasplugin(_SKIPS):
             return None

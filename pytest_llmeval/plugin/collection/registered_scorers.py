@@ -76,7 +76,7 @@ class RegisteredScorers(Mapping[str, Callable[..., Any]]):
 
 
 def _places(hook: Any, name: str) -> Iterator[str]:
-    """The files, or the plugins, that register a scorer of this name."""
+    """Yield the files, or the plugins, that register a scorer of this name."""
     for found in hook.get_hookimpls():
         if not (found.wrapper or found.hookwrapper) and name in found.function():
             file = getattr(found.plugin, "__file__", None)

@@ -137,7 +137,7 @@ class SampleItem(pytest.Function):
         *,
         like: SampleItem | None = None,
     ) -> SampleItem:
-        """The item of ``sample``, the ``number``-th of the suite ``file``, from 1.
+        """Return the item of ``sample``, the ``number``-th of the suite ``file``, from 1.
 
         ``like`` is another item of the same ``parent``: what pytest found out of its fixtures is not found out again,
         as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
@@ -160,7 +160,7 @@ class SampleItem(pytest.Function):
 
     @property
     def function(self) -> Callable[..., object]:
-        """What ``--fixtures-per-test`` and other plugins look up in its source."""
+        """Return a function in whose source ``--fixtures-per-test`` and other plugins look something up."""
         return SampleItem.evaluate
 
     @property
@@ -179,12 +179,14 @@ class SampleItem(pytest.Function):
 
     @property
     def question(self) -> PreparedSample:
-        """What the model is asked; made when it is needed, and kept within the ``QuestionMemory`` only."""
+        """Return the sample ready to be asked; it is made when it is needed, and kept within the ``QuestionMemory``
+        only.
+        """
         return self.file.evaluation.question(self.sample)
 
     @property
     def key(self) -> SampleKey:
-        """What the sample is known by; node ids change with ``--rootdir``."""
+        """Return the key of the sample in this session; node ids change with ``--rootdir``."""
         return self._key
 
     @property
@@ -268,8 +270,8 @@ class SampleItem(pytest.Function):
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
     def record_waiting(self, batcher: Batcher) -> Record | None:
-        """The record of a sample that was answered ahead, and whose test will not run; None where it is left out, and
-        where a judge has not judged it.
+        """Return the record of a sample that was answered ahead, and whose test will not run; None where it is left
+        out, and where a judge has not judged it.
         """
         model, has_roles = batcher.model, bool(self.file.evaluation.scorer.roles)
         if has_roles and not batcher.is_judged(self.key):
@@ -326,13 +328,13 @@ class SampleItem(pytest.Function):
         )
 
     def _judge_use(self) -> JudgeUse:
-        """What the judgement of this sample has taken."""
+        """Return the time, tokens and cost that the judgement of this sample took."""
         if not self.file.evaluation.scorer.roles or batcher_key not in self.config.stash:
             return JudgeUse()
         return self.config.stash[batcher_key].pop_use(self.key)
 
     def unscored(self, reason: str, model: object = None) -> Record:
-        """The record of this sample when there is no score."""
+        """Return the record of this sample when there is no score."""
         presented = self._presented()
         return Record(
             suite=self.file.info.name,
@@ -350,14 +352,14 @@ class SampleItem(pytest.Function):
         )
 
     def _presented(self) -> PreparedSample | None:
-        """None where the question cannot be made: that can be why there is no score."""
+        """Return the prepared sample; None if it cannot be made, which may be why there is no score."""
         try:
             return self._asked or self.question
         except Exception:
             return None
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the sample's own row stands."""
+        """Return the place of the sample's own row."""
         return Path(self.sample.path), *self._line_and_text
 
     @property
@@ -378,7 +380,7 @@ class SampleItem(pytest.Function):
         return None if line is None else line - 1, f"{where}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """One message without a traceback where the model and the suite did their part."""
+        """Return one message without a traceback where the model and the suite did their part."""
         error = excinfo.value
         if isinstance(error, LLMEvalError | Unscored | WrongAnswer):
             label = "wrong" if isinstance(error, WrongAnswer) else "not scored"
@@ -405,7 +407,7 @@ _MAX_QUOTED = 10_000
 
 
 def _quoted(text: str) -> str:
-    """The text in quotes; of a long one the beginning."""
+    """Return the text in quotes; of a long one the beginning."""
     if len(text) <= _MAX_QUOTED:
         return repr(text)
     return f"{text[:_MAX_QUOTED]!r}… ({len(text) - _MAX_QUOTED:,} more characters are in the report)"

@@ -53,7 +53,7 @@ __all__ = [
 
 
 def shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapping[str, JSON]:
-    """The score's; where options are equal also which are right: the target's text is that of wrong ones too.
+    """Return the score's; where options are equal also which are right: the target's text is that of wrong ones too.
 
     The steps of an agent repeat what it was asked: they are there only where ``--llm-report-prompts`` wants
     ``prompts`` in full.
@@ -68,7 +68,7 @@ def shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapp
 
 
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
-    """What records of ``item`` say of the model that answered it.
+    """Return the fields of a record that name the model which answered ``item``.
 
     Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
     of one sample must not have one key.
@@ -79,13 +79,13 @@ def model_of(item: pytest.Item, model: object) -> ModelIdentity:
 
 
 def describe(error: BaseException) -> str:
-    """One line for a record's ``reason``."""
+    """Return one line for a record's ``reason``."""
     text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
     return first_line(redact(text))
 
 
 def shown_prompt(prompt: Any, how: str) -> Any:
-    """The prompt as ``--llm-report-prompts`` wants it in the report."""
+    """Return the prompt as ``--llm-report-prompts`` wants it in the report."""
     if how == "none":
         return None
     shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
@@ -96,13 +96,15 @@ def shown_prompt(prompt: Any, how: str) -> Any:
 
 
 def seconds_of(model: object, responses: Sequence[Response]) -> float:
-    """The model's time for a sample. One that answers in the background is asked all of a sample's requests at once."""
+    """Return the model's time for a sample. One that answers in the background is asked all of a sample's requests at
+    once.
+    """
     seconds = [response.seconds for response in responses]
     return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
 
 
 def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
-    """What a record says of reading prompts and of writing after the first token, where the model tells them apart."""
+    """Return the seconds of reading prompts and of writing after the first token, if the model tells them apart."""
     written = [response for response in responses if isinstance(response, GenerateResponse)]
     prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
     if not written or len(prefill) < len(responses):
@@ -111,7 +113,7 @@ def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
 
 
 def cost_of_replies(responses: Sequence[Response]) -> float | None:
-    """What the replies cost together; None where the model does not say it of each."""
+    """Return the cost of all replies; None unless the model says it of each."""
     costs = [response.cost if isinstance(response, GenerateResponse) else None for response in responses]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known and len(known) == len(costs) else None
@@ -129,7 +131,7 @@ def served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[
 
 
 def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
-    """When the last reply of model and judge was asked; None where one of them is not in the store.
+    """Return when the last reply of model and judge was asked; None where one of them is not in the store.
 
     A model that has its answers at hand was not asked.
     """
@@ -148,7 +150,7 @@ def kept_as(replies: Iterable[str | None]) -> str | None:
 
 
 def num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -> int:
-    """Tokens of the sample's distinct prompts: options that follow the same prompt share it."""
+    """Return tokens of the sample's distinct prompts: options that follow the same prompt share it."""
     prompts: dict[Prompt, int] = {}
     for request, response in zip(question.requests, responses, strict=True):
         prompt: Prompt
@@ -167,10 +169,10 @@ def num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -
 
 
 def num_truncated(responses: Sequence[Response]) -> int:
-    """How many of the replies ended at their limit of tokens."""
+    """Return how many of the replies ended at their limit of tokens."""
     return sum(isinstance(response, GenerateResponse) and response.finish_reason == "length" for response in responses)
 
 
 def shown_target(presented: PreparedSample) -> JSON:
-    """What was expected: one text, or a list of several of which each is right."""
+    """Return the expected text, or a list of several of which each is right."""
     return list(presented.target) if isinstance(presented.target, tuple) else presented.target

@@ -92,12 +92,12 @@ class ShardTests:
 
 
 def _one_of_each_suite(items: Iterable[pytest.Item]) -> Sequence[SampleItem]:
-    """A sample of each suite that has some among these tests, in order of appearance."""
+    """Return a sample of each suite that has some among these tests, in order of appearance."""
     return [*{item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()]
 
 
 def collected_in(session: pytest.Session) -> Collected:
-    """The samples and suites of a session that has collected some, in the process that did."""
+    """Return the samples and suites of a session that has collected some, in the process that did."""
     config = session.config
     samples = _one_of_each_suite(session.items)
     selected = {item.file.info.name: item.file.info for item in samples}

@@ -192,7 +192,7 @@ class SuiteNode(PlainFailures):
         self._judges = judges
 
     def items(self, parent: SuiteNode | SuiteModel, model: str | None) -> Iterator[SampleItem]:
-        """An item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
+        """Yield an item for every sample, under ``parent``; ``model`` as ``SampleItem`` has it."""
         items: list[SampleItem] = []
         for number, sample in enumerate(self.evaluation.suite.samples, 1):
             items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
@@ -233,7 +233,7 @@ class SuiteFile(SuiteNode, pytest.Module):
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
-        """The suite at ``path``.
+        """Return the suite at ``path``.
 
         pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
         suites would share theirs.
@@ -256,7 +256,7 @@ class BenchmarkSuite(SuiteNode):
 
     @classmethod
     def of(cls, parent: pytest.Collector, kind: type[Benchmark]) -> BenchmarkSuite:
-        """The suite of the class ``kind``, which stands in the module ``parent``."""
+        """Return the suite of the class ``kind``, which stands in the module ``parent``."""
         suite: BenchmarkSuite = cls.from_parent(parent, name=kind.__name__)
         suite.kind = kind
         suite.own_markers.extend(_marks_of(kind))
@@ -274,7 +274,7 @@ class BenchmarkSuite(SuiteNode):
 def collect_benchmark(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> BenchmarkSuite | list[pytest.Collector] | None:
-    """The suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else.
+    """Return the suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else.
 
     Nothing of one that says ``__test__ = False``, nor under a second name that the module has for it.
     """
@@ -289,7 +289,7 @@ def collect_benchmark(
 
 
 def _marks_of(kind: type) -> list[pytest.Mark]:
-    """The marks of a class and of what it derives from, as pytest has them for a test class."""
+    """Return the marks of a class and of what it derives from, as pytest has them for a test class."""
     given = [vars(owner).get("pytestmark", []) for owner in reversed(kind.__mro__)]
     marks = [mark for some in given for mark in (some if isinstance(some, list) else [some])]
     return [getattr(mark, "mark", mark) for mark in marks]
@@ -303,13 +303,13 @@ class SuiteModel(pytest.Collector):
 
     @classmethod
     def of(cls, file: SuiteNode, name: str, model: str) -> SuiteModel:
-        """The level of ``model`` under ``file``, called ``name`` in node ids."""
+        """Return the level of ``model`` under ``file``, called ``name`` in node ids."""
         level: SuiteModel = cls.from_parent(file, name=name)
         level.model, level.file = model, file
         return level
 
     def collect(self) -> Iterator[SampleItem]:
-        """The suite's samples, loaded and checked by then, for this model."""
+        """Return the suite's samples, loaded and checked by then, for this model."""
         return self.file.items(self, self.model)
 
 

@@ -34,7 +34,9 @@ class TaskSuite(SuiteFile):
 
     @classmethod
     def of_leaf(cls, parent: pytest.Collector, leaf: Leaf) -> TaskSuite:
-        """The suite of ``leaf``. One that stands inside a group file has a node id as if it were a file of its own."""
+        """Return the suite of ``leaf``. One that stands inside a group file has a node id as if it were a file of its
+        own.
+        """
         path = leaf.source.path
         if leaf.inline is None:
             suite: TaskSuite = cls.of(parent, path)  # type: ignore[assignment]
@@ -61,7 +63,7 @@ class TaskGroup(PlainFailures):
         return group
 
     def collect(self) -> Iterator[TaskSuite]:
-        """The tasks, through groups in it, each once in a session."""
+        """Yield the tasks, through groups in it, each once in a session."""
         for leaf in read_tasks(Source(self.path, relative_path(self.path))):
             suite = TaskSuite.of_leaf(self, leaf)
             if _is_first(suite):
@@ -69,7 +71,7 @@ class TaskGroup(PlainFailures):
 
 
 def collect_task_file(parent: pytest.Collector, path: Path) -> list[pytest.Collector]:
-    """The task or group at ``path``, which is a task file; nothing for a task that a group has collected."""
+    """Return the task or group at ``path``, which is a task file; nothing for a task that a group has collected."""
     if is_group_file(path):
         return [TaskGroup.of(parent, path)]
     suite = TaskSuite.of_leaf(parent, Leaf(Source(path, relative_path(path))))
@@ -85,7 +87,7 @@ def _is_first(suite: TaskSuite) -> bool:
 
 
 def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Collector | None:
-    """A folder of the installed lm_eval package, which pytest would import as a package of tests."""
+    """Return a folder of the installed lm_eval package, which pytest would import as a package of tests."""
     tasks = installed_tasks()
     if tasks is None or not path.is_relative_to(tasks.parent):
         return None

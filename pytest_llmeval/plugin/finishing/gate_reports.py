@@ -34,7 +34,7 @@ _PHASES: tuple[_Phase, ...] = ("setup", "call", "teardown")
 
 @dataclass(frozen=True, slots=True)
 class _Crash:
-    """What pytest's short summary and JUnit file look for in a failure."""
+    """The attributes that pytest's short summary and JUnit file look for in a failure."""
 
     message: str
     path: str
@@ -45,7 +45,7 @@ class _Crash:
 
 
 class _Failure(str):
-    """Why a gate failed, as a test report holds it: its lines, for reporters that know texts alone.
+    """The reason for which a gate failed, as a test report holds it: its lines, for reporters that know texts alone.
 
     ``session_terminal`` is where the session's summary says it in full, among the other gates: there it is not said
     twice. None where the summary leaves it out.

@@ -22,7 +22,7 @@ _NO_ROLE = "no {role}: give --llm-{role}, or override the fixture llm_{role} in 
 
 @pytest.fixture(scope="session")
 def llm_device(request: pytest.FixtureRequest) -> str:
-    """The device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
+    """Return the device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
     from pytest_llmeval.plugin.models.loading import find_device
 
     return find_device(request, request.config.stash[settings_key])
@@ -34,7 +34,7 @@ def _model_scope(fixture_name: str, config: pytest.Config) -> Literal["function"
 
 @pytest.fixture(scope=_model_scope)
 def llm_model(request: pytest.FixtureRequest) -> Model:
-    """The model of ``--llm-model``, with ``loglikelihood`` and ``generate``; session-scoped.
+    """Return the model of ``--llm-model``, with ``loglikelihood`` and ``generate``; session-scoped.
 
     A conftest.py can override this fixture and return any object of the Protocol. Where several models are given, a
     test that takes it runs once on each, and it is function-scoped.

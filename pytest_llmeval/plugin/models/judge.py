@@ -18,7 +18,7 @@ _DECIDING = ("server", "version", "model", "build", "extra_body", "json")
 
 
 def judges_of(role: Role, given: object) -> tuple[object, ...]:
-    """The models that a fixture gives for a role: one, or of judges a list of several, a panel.
+    """Return the models that a fixture gives for a role: one, or of judges a list of several, a panel.
 
     Raises ``ModelError`` for none, for too many, and for what cannot be asked.
     """
@@ -35,7 +35,7 @@ def judges_of(role: Role, given: object) -> tuple[object, ...]:
 
 
 def described_judge(judge: object) -> tuple[str, str]:
-    """The judge in a few words, and a SHA-256 (hex) of what is known of it.
+    """Return the judge in a few words, and a SHA-256 (hex) of what is known of it.
 
     That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
     fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
@@ -64,7 +64,7 @@ def _innermost(model: object) -> object:
 
 
 def _code_version(judge: object) -> int:
-    """A checksum of the sources of a function or class that a user wrote."""
+    """Return a checksum of the sources of a function or class that a user wrote."""
     judge = _innermost(judge)
     from pytest_llmeval.models.python.model import CallableModel  # with asyncio, which a suite without a judge spares
 

@@ -60,7 +60,7 @@ _OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
 
 
 def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_model") -> bool:
-    """Whether what pytest gives to the tests at ``node`` as ``llm_model``, or another fixture, is not ours.
+    """Tell whether what pytest gives to the tests at ``node`` as ``llm_model``, or another fixture, is not ours.
 
     It may be that of a conftest.py, of a plugin that is loaded after ours, of the module or of the class. An
     ``llm_model`` that takes ``llm_model`` wraps what there is, and replaces nothing.
@@ -152,7 +152,7 @@ def _asking(spec: ModelSpec) -> Iterator[None]:
 
 
 def describe_models(settings: Settings, specs: Sequence[ModelSpec]) -> list[str]:
-    """These models, each with the way in which its log-likelihoods will be computed, or what it is."""
+    """Describe each model: the way in which its log-likelihoods will be computed, or its kind."""
     model_settings = model_options(settings, settings.device)
     lines = []
     for spec in specs:
@@ -169,17 +169,17 @@ def make_importable(config: pytest.Config) -> None:
 
 
 def project_folders(config: pytest.Config) -> tuple[str, ...]:
-    """Where modules of the user's are found."""
+    """Return the folders in which modules of the user's are found."""
     return str(config.rootpath), str(config.invocation_params.dir)
 
 
 def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
-    """The device that this model is put on; for a model that needs none, none is looked for."""
+    """Return the device that this model is put on; for a model that needs none, none is looked for."""
     return str(request.getfixturevalue("llm_device")) if spec.kind.needs_device else "cpu"
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
-    """The device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
+    """Return the device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
     if settings.ray is not None:
         return settings.device or "auto"  # each replica finds its own
     with importing_torch():
@@ -240,7 +240,7 @@ def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, d
 
 
 def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
-    """The model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
+    """Return the model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
     if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
     settings = config.stash[settings_key]

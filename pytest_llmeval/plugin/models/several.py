@@ -21,7 +21,7 @@ _pool_key = pytest.StashKey[ModelPool]()
 
 
 def compared_models(node: pytest.Collector | pytest.Item) -> Mapping[str, str]:
-    """The models that a suite's samples run on, or a hand-written test, with their names in node ids.
+    """Return the models that a suite's samples run on, or a hand-written test, with their names in node ids.
 
     Empty where there is one model, or none.
 
@@ -80,7 +80,7 @@ class ModelOrder:
 
 
 def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
-    """The model that the requesting test is for. One that cannot be loaded fails its own tests, and no others."""
+    """Return the model that the requesting test is for. One that cannot be loaded fails its own tests alone."""
     model = request.node.stash.get(model_key, None)
     if model is None:
         pytest.fail(

@@ -60,7 +60,7 @@ def check_store(config: pytest.Config, settings: Settings, *, is_run: bool) -> N
 
 
 def describe_store(config: pytest.Config) -> str | None:
-    """What the store holds before the session, for the header; None without one."""
+    """Say what the store holds before the session, for the header; None without a store."""
     folder, settings = _folder(config), config.stash[settings_key]
     if folder is None:
         return None
@@ -85,7 +85,7 @@ def describe_store(config: pytest.Config) -> str | None:
 
 
 def new_problem(config: pytest.Config) -> str | None:
-    """Why this process can keep no more replies, told once."""
+    """Return why this process can keep no more replies, told once."""
     store = config.stash.get(_store_key, None)
     if store is None or store.problem is None or _told_key in config.stash:
         return None
@@ -94,7 +94,7 @@ def new_problem(config: pytest.Config) -> str | None:
 
 
 def new_flaws(config: pytest.Config) -> StoreFlaws | None:
-    """What this process cannot use of the store; None where that is nothing, or what was told before."""
+    """Return the parts of the store that this process cannot use; None if there are none that were not told before."""
     store = config.stash.get(_store_key, None)
     if store is None:
         return None

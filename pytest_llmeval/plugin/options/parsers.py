@@ -19,7 +19,7 @@ __all__ = ["SampleLimit", "Shard"]
 
 @dataclass(frozen=True, slots=True)
 class SampleLimit:
-    """How many samples of each suite run: ``count`` of them, the first or a random choice by ``seed``."""
+    """The number of samples of each suite that run: ``count`` of them, the first or a random choice by ``seed``."""
 
     count: int
     first: bool = False

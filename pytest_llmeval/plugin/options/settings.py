@@ -53,7 +53,8 @@ ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user asked for. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable ``PYTEST_LLM_X_Y``.
+    """The settings that the user gave. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable
+    ``PYTEST_LLM_X_Y``.
 
     ``model_specs`` are the models of ``--llm-model``, in order and each once, ``role_specs`` those that scorers ask, by
     role (``--llm-judge``, …); their arguments may be secret.
@@ -110,12 +111,12 @@ class Settings:
 
     @property
     def all_specs(self) -> tuple[ModelSpec, ...]:
-        """Those of the models that are evaluated, and of those that scorers ask."""
+        """Return the specs of the models that are evaluated and of those that scorers ask."""
         return (*self.model_specs, *(spec for specs in self.role_specs.values() for spec in specs))
 
     @property
     def asks_for_gates(self) -> bool:
-        """Whether the command line or the environment does: such gates are decided where there are no suites, too."""
+        """Tell whether the command line or the environment asks for gates: these are decided without suites, too."""
         return bool(self.gate) or self.baseline is not None or self.require_gates
 
     def specs_of(self, role: Role) -> tuple[ModelSpec, ...]:
@@ -166,12 +167,13 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def read_named(config: pytest.Config, name: str) -> Any:
-    """The parsed value of the option called ``name``. Raises ``OptionError``."""
+    """Return the parsed value of the option called ``name``. Raises ``OptionError``."""
     return _read(config, _named(name))
 
 
 def read_models(config: pytest.Config, name: Literal["model"] | Role = "model") -> tuple[ModelSpec, ...]:
-    """What ``--llm-model`` means, in this table of kinds and those that plugins add. Raises ``OptionError``.
+    """Return the models that ``--llm-model`` names, by this table of kinds and those that plugins add. Raises
+    ``OptionError``.
 
     Or the option of a role, which takes the same.
     """
@@ -195,7 +197,7 @@ def _listed(kinds: object) -> Iterable[object]:
 
 
 def was_given(config: pytest.Config, name: str) -> bool:
-    """Whether the command line or the environment sets the option called ``name``, which the ini file may set too."""
+    """Tell whether the command line or the environment, and not the ini file alone, sets the option ``name``."""
     return _find_given(config, _named(name)) is not None
 
 
@@ -204,7 +206,7 @@ _RULES = ("gate", "baseline", "max_drop", "alpha", "require_gates", "strict")
 
 
 def given_rules(config: pytest.Config) -> dict[str, object]:
-    """What the command line or the environment says of the options that can make a session fail, by name."""
+    """Return, by name, the options that can make a session fail and that the command line or the environment gives."""
     found = {name: _find_given(config, _named(name)) for name in _RULES}
     return {name: tuple(one.values) for name, one in found.items() if one is not None}
 
@@ -226,14 +228,14 @@ def _named(name: str) -> Option:
 
 
 class _Found(NamedTuple):
-    """What a place says of an option: texts, except that a flag may be a bool."""
+    """The values of an option at one place: texts, except that a flag may be a bool."""
 
     where: str
     values: list[Any]
 
 
 def _read(config: pytest.Config, option: Option) -> Any:
-    """The option's parsed value from the first place that sets it, None where none does.
+    """Return the option's parsed value from the first place that sets it, None where none does.
 
     Raises ``OptionError`` naming the place, the value and what is expected.
     """
@@ -271,7 +273,7 @@ def _find_in_ini(config: pytest.Config, option: Option) -> _Found | None:
 
 
 def _seen_from_ini(config: pytest.Config, text: str) -> str:
-    """A path of the ini file, as seen from the folder in which pytest was called."""
+    """Return a path of the ini file, as seen from the folder in which pytest was called."""
     path = Path(text).expanduser()
     if text.strip() in ("", "none") or config.inipath is None or path.is_absolute():
         return text
@@ -315,7 +317,7 @@ def _placed(option: Option, where: str) -> Iterator[None]:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """All options as ``Settings``. Raises ``OptionError``."""
+    """Return all options as ``Settings``. Raises ``OptionError``."""
     given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
     for option in OPTIONS:
         if option.ini_field is not None:

@@ -59,5 +59,5 @@ class HandOver:
 
 
 def from_worker(output: dict[str, Any]) -> Iterator[Payload]:
-    """What a worker hands over in its ``workeroutput``; once, though pytest-xdist may tell of its end twice."""
+    """Return what a worker hands over in its ``workeroutput``; once, though pytest-xdist may tell of its end twice."""
     return map(Payload.decode, output.pop(_KEY, ()))

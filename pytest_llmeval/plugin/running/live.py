@@ -63,7 +63,7 @@ def start(session: pytest.Session) -> LiveReporting | None:
 
 
 def is_wanted(config: pytest.Config) -> bool:
-    """Whether options and environment leave room for a live line: where pytest's own progress has its percentages."""
+    """Tell whether there is room for a live line: where pytest's own progress has its percentages."""
     # Another reporter (pytest-sugar, pytest-rich) draws what we know nothing of.
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return (
@@ -86,7 +86,7 @@ def _logs_live(config: pytest.Config) -> bool:
 
 
 def _open_terminal() -> int | None:
-    """The terminal that standard output is, under a descriptor of its own: a running test's output is captured."""
+    """Return a descriptor of its own for the terminal: a running test's output is captured."""
     try:
         return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
     except (AttributeError, OSError, ValueError):
@@ -154,7 +154,7 @@ class _PytestScreen:
 
     @property
     def column(self) -> int | None:
-        """Where pytest goes on; None at the edge, where terminals differ in what a cursor does."""
+        """Return the column at which pytest goes on; None at the edge, where terminals differ in what a cursor does."""
         num_columns = self._writer.width_of_current_line
         column = num_columns % self.width
         return None if num_columns and not column else column

@@ -84,13 +84,13 @@ def _in_order(items: Sequence[pytest.Item]) -> Callable[[Hashable], Iterator[Has
 
 
 def _keys(items: Iterable[pytest.Item], key: Hashable) -> Iterator[Hashable]:
-    """Of samples, up to the first that is for another model than the sample of ``key`` is."""
+    """Return the keys of samples up to the first that is for another model than the sample of ``key``."""
     keys = (item.key for item in items if isinstance(item, SampleItem))
     return takewhile(lambda other: isinstance(key, tuple) and other[1] == key[1], keys)
 
 
 def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[PlannedSample], list[PlannedSample]]]:
-    """Of each suite and model, the samples by which the fast path is checked, and those in case none of these fits."""
+    """Return, for each suite and model, the samples by which the fast path is checked, and spare ones if none fits."""
     groups: dict[object, dict[str, SampleItem]] = {}
     for item in items:
         if isinstance(item, SampleItem):

@@ -60,7 +60,7 @@ _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_ans
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _MarkedSuite:
-    """What the mark ``llm_suite`` says of a suite that tests record to."""
+    """A suite that tests record to, as the mark ``llm_suite`` describes it."""
 
     name: str
     not_measurable: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -68,7 +68,9 @@ class _MarkedSuite:
 
     @classmethod
     def of(cls, item: pytest.Item) -> _MarkedSuite | None:
-        """The nearest mark of a test, None without one. ``TypeError`` or ``ValueError`` for one that cannot be used."""
+        """Return the nearest mark of a test, None without one. ``TypeError`` or ``ValueError`` for one that cannot be
+        used.
+        """
         mark = item.get_closest_marker("llm_suite")
         if mark is None or not mark.args:
             return None
@@ -84,7 +86,7 @@ class _MarkedSuite:
 
     @property
     def info(self) -> SuiteInfo | None:
-        """What the report says of the suite; None where the mark says its name alone."""
+        """Return what the report says of the suite; None if the mark gives its name alone."""
         if not self.not_measurable and self.min_measurable is None:
             return None
         settings: dict[str, JSON] = {NOT_MEASURABLE: {**self.not_measurable}} if self.not_measurable else {}
@@ -96,7 +98,7 @@ _OF_MARK = ("not_measurable", "min_measurable")
 
 
 class Recorder:
-    """What the fixture ``llm_record`` gives: call it once for every sample that a test judges."""
+    """The value of the fixture ``llm_record``: call it once for every sample that a test judges."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -209,11 +211,13 @@ class Recorder:
 
     @property
     def has_recorded(self) -> bool:
-        """Whether the test has recorded anything, in this phase or an earlier one."""
+        """Tell whether the test has recorded anything, in this phase or an earlier one."""
         return bool(self._ids)
 
     def take(self) -> Payload | None:
-        """The records since the last call, with what the test's mark says of their suite; None where there are none."""
+        """Return the records since the last call, with what the test's mark says of their suite; None where there are
+        none.
+        """
         records, self._pending = tuple(self._pending), []
         suite = None if self._suite is None else self._suite.info
         return Payload(records=records, suite=suite) if records else None
@@ -343,7 +347,9 @@ def attach(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[N
 
 
 def _reports_elsewhere(item: pytest.Item) -> bool:
-    """Whether another process takes in the report: in a worker, and in one made for this test alone (pytest-forked)."""
+    """Tell whether another process takes in the report: in a worker, and in one made for this test alone
+    (pytest-forked).
+    """
     return hasattr(item.config, "workerinput") or os.getpid() != item.config.stash[process_key]
 
 
@@ -366,7 +372,7 @@ def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
 
 
 def _hidden_error(report: pytest.TestReport, call: pytest.CallInfo[None]) -> BaseException | None:
-    """What a setup or call raised whose report does not say that it failed; None for what skips a test, which may."""
+    """Return the error of a setup or call whose report does not say that it failed; None for one that skips a test."""
     if report.failed or call.when not in ("setup", "call") or call.excinfo is None:
         return None
     error = call.excinfo.value
@@ -404,7 +410,7 @@ def _test_payload(item: pytest.Item, report: pytest.TestReport, call: pytest.Cal
 
 
 def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
-    """What is reported of a sample whose test does not run."""
+    """Return the payload of a sample whose test does not run."""
     return _with_news(item, Payload(records=(record,)), model)
 
 

@@ -64,7 +64,7 @@ def send(config: pytest.Config, collected: Collected) -> None:
 
 
 class Inbox:
-    """What one worker has sent. Made before the worker starts."""
+    """The messages of one worker. It is made before the worker starts."""
 
     def __init__(self, node: Any) -> None:
         self._texts: list[str] = []
@@ -72,5 +72,5 @@ class Inbox:
         channel.setcallback(self._texts.append)
 
     def take(self) -> Collected | None:
-        """What the worker has collected; None where it has no suite, has not sent it yet, or it was taken before."""
+        """Return what the worker has collected; None if it has no suite, has not sent it, or it was taken before."""
         return Collected.decode(self._texts.pop()) if self._texts else None

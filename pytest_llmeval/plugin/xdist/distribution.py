@@ -40,7 +40,7 @@ _PATIENCE_S = 5.0
 
 
 def num_gpu_workers(config: pytest.Config) -> int | None:
-    """What ``-n auto`` means where models run on GPUs here: a worker for each; None where that is not so.
+    """Return the number of GPUs, which ``-n auto`` means if models run on GPUs here; None if they do not.
 
     ``pytest_configure`` says what is wrong with an option.
     """
@@ -109,7 +109,7 @@ class WorkDistribution:
 
     @cached_property
     def _shared_folder(self) -> str:
-        """Where workers share what they find out, and agree on how many requests a model gets at once.
+        """Return the folder in which workers share what they find out and how many requests a model gets at once.
 
         Made on first use, removed at the end.
         """
@@ -130,7 +130,7 @@ class WorkDistribution:
 
     @property
     def _asks_models(self) -> bool:
-        """Whether an option or a fixture in a conftest.py that is loaded already gives a model, or one of a role."""
+        """Tell whether an option, or a fixture of a conftest.py that is loaded already, gives a model of any role."""
         plugins = self._config.pluginmanager.get_plugins()
         return bool(self._config.stash[settings_key].all_specs) or any(
             any(hasattr(plugin, name) for name in MODEL_FIXTURES)

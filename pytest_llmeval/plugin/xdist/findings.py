@@ -30,7 +30,7 @@ _findings_key = pytest.StashKey[Findings]()
 
 
 def findings_of(config: pytest.Config) -> Findings:
-    """What this process knows."""
+    """Return the findings of this process."""
     if _findings_key not in config.stash:
         given: dict[str, object] | None = getattr(config, "workerinput", None)
         known = _read(config) if given is None else _keys(given.get(_INPUT))
@@ -77,7 +77,7 @@ def _read(config: pytest.Config) -> list[str]:
 
 
 def _keys(found: object) -> list[str]:
-    """The newest keys in what was read, or in what a worker sent; a damaged value has none."""
+    """Return the newest keys in what was read, or in what a worker sent; a damaged value has none."""
     if not isinstance(found, list):
         return []
     return [key for key in found if isinstance(key, str) and _KEY.fullmatch(key)][-_MOST:]

@@ -20,7 +20,7 @@ __all__ = ["ChunkScheduling", "Node", "Restarts", "SessionScheduling"]
 
 
 class Node(Protocol):
-    """What the scheduler needs of a ``xdist.workermanage.WorkerController``."""
+    """The part of ``xdist.workermanage.WorkerController`` that the scheduler needs."""
 
     @property
     def gateway(self) -> Any: ...
@@ -34,7 +34,7 @@ class Node(Protocol):
 
 
 class Restarts:
-    """How many workers died, and how many pytest-xdist replaces."""
+    """The number of workers that died, and of those that pytest-xdist replaces."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -42,12 +42,12 @@ class Restarts:
 
     @property
     def next_is_replaced(self) -> bool:
-        """Whether a worker that dies from now on is replaced."""
+        """Tell whether a worker that dies from now on is replaced."""
         return self._limit is None or self.num_deaths < self._limit
 
     @property
     def are_used_up(self) -> bool:
-        """Whether a worker died and was not replaced. From then on pytest-xdist takes in no new worker."""
+        """Tell whether a worker died and was not replaced. From then on pytest-xdist takes in no new worker."""
         return self._limit is not None and self.num_deaths > self._limit
 
 
@@ -100,12 +100,12 @@ class ChunkScheduling:
 
     @property
     def collection_is_completed(self) -> bool:
-        """Whether all workers that the session began with, or their replacements, have collected."""
+        """Tell whether all workers that the session began with, or their replacements, have collected."""
         return self._nodeids is not None or len(self._collections) >= self._num_nodes
 
     @property
     def tests_finished(self) -> bool:
-        """Whether workers get nothing more. They run their last test when they learn that none follows."""
+        """Tell whether workers get nothing more. They run their last test when they learn that none follows."""
         if self._is_stopping():
             return True
         if self._work_queue:  # pytest-xdist asks after each message

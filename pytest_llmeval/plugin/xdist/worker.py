@@ -45,7 +45,7 @@ class Batching:
 
 
 def batching_of(config: pytest.Config) -> Batching:
-    """How this process makes its plan: as the controller said; without its word, samples run one by one."""
+    """Return how this process makes its plan: as the controller said; without its word, samples run one by one."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
         return Batching(chunk_limit(config))
@@ -53,13 +53,13 @@ def batching_of(config: pytest.Config) -> Batching:
 
 
 def worker_slot(config: pytest.Config) -> int | None:
-    """The worker's number among those that live, from 0; None in a session of one process."""
+    """Return the worker's number among those that live, from 0; None in a session of one process."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     return None if worker is None else int(worker.get(SLOT_KEY, 0))
 
 
 def shared_folder(config: pytest.Config) -> Path | None:
-    """A folder that this worker shares with the session's others; None in one process, and on another machine."""
+    """Return a folder that the session's workers share; None in one process, and on another machine."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     path = None if worker is None else worker.get(SHARED_KEY)
     return Path(path) if path is not None and os.path.isdir(path) else None
@@ -83,7 +83,7 @@ def report_usage_errors(session: pytest.Session, messages: Sequence[str]) -> Non
 
 
 def usage_errors(report: pytest.CollectReport) -> Sequence[str]:
-    """What a worker has reported with ``report_usage_errors``; empty for any other report."""
+    """Return the errors that a worker reported with ``report_usage_errors``; empty for any other report."""
     return getattr(report, "llm_usage_errors", ())
 
 

@@ -85,7 +85,7 @@ class JudgedScorer(AskingScorer[S]):
         return not self.settings.asks_judge
 
     def present(self, sample: Sample) -> PreparedSample:
-        """As other scorers do, but that a sample may have no target. The prompt need not hold the question."""
+        """Prepare the sample, which may have no target. The prompt need not hold the question."""
         shown = {"question": sample.question} if sample.question else {}
         if sample.target is None:
             return PreparedSample(sample=sample, judged_with=shown)
@@ -100,7 +100,7 @@ class JudgedScorer(AskingScorer[S]):
         *replies: tuple[str, str],
         number: int = 0,
     ) -> GenerateRequest:
-        """The request for the verdict of one asking, the ``number``-th of this sample from 0.
+        """Return the request for the verdict of one asking, the ``number``-th of this sample from 0.
 
         ``schema`` is what its JSON has to follow, None for a YES or NO; ``replies`` are shown under their titles.
         """
@@ -117,7 +117,7 @@ class JudgedScorer(AskingScorer[S]):
         *,
         number: int = 0,
     ) -> GenerateRequest:
-        """The same on any material: titles, and what stands under them."""
+        """Return the same on any material: titles, and what stands under them."""
         settings = self.settings
         return GenerateRequest(
             judge_prompt(task, schema, parts),
@@ -130,7 +130,7 @@ class JudgedScorer(AskingScorer[S]):
 
 
 def object_schema(properties: Mapping[str, JSON]) -> dict[str, JSON]:
-    """JSON Schema of an object with these properties, all of them and no others."""
+    """Return JSON Schema of an object with these properties, all of them and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -148,7 +148,7 @@ def checked_keys(found: Mapping[str, object], expected: Sequence[str]) -> None:
 
 
 def reason_in(found: object) -> Mapping[str, JSON]:
-    """A verdict's entry that has to be a mapping with a reason. ``ValueError`` for anything else."""
+    """Return a verdict's entry that has to be a mapping with a reason. ``ValueError`` for anything else."""
     if not isinstance(found, dict) or not isinstance(found.get("reason"), str):
         raise ValueError("the verdict has an entry without a reason")
     if found["reason"].strip() == TEXT:

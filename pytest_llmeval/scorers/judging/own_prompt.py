@@ -49,7 +49,7 @@ def _own_prompt(value: object) -> object:
 
 
 class PromptedSettings(JudgedSettings):
-    """What the scorers share whose judge can be asked in words of the suite's own."""
+    """Settings of scorers whose judge can be asked in the suite's own words."""
 
     prompt: Annotated[OwnPrompt | None, BeforeValidator(_own_prompt, json_schema_input_type=str | OwnPrompt | None)] = (
         Field(
@@ -108,7 +108,7 @@ class PromptedScorer(JudgedScorer[P]):
     @property
     @abstractmethod
     def meaning(self) -> str:
-        """What the verdict can be, for a prompt of the suite's own; our own words say it."""
+        """Describe the possible verdicts for a prompt of the suite's own; the default prompt says them itself."""
 
     @property
     def columns_of_replies(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class PromptedScorer(JudgedScorer[P]):
         return ("response",)
 
     def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
-        """A template that cannot be read, or that names what is data; recorded verdicts on no reply."""
+        """Return a template that cannot be read, or that names what is data; recorded verdicts on no reply."""
         if self.is_about_data and not suite.has_own_responses:
             return (
                 "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
@@ -154,7 +154,7 @@ class PromptedScorer(JudgedScorer[P]):
         return replace(presented, judged_with={**presented.judged_with, _TASK: self._rendered(sample)})
 
     def task(self, presented: PreparedSample) -> str:
-        """The instructions, but for the form of the verdict."""
+        """Return the instructions, but for the form of the verdict."""
         own = presented.judged_with.get(_TASK)
         return "\n".join([self.default_prompt, *self.facts] if own is None else [own, *self.facts, self.meaning])
 
@@ -184,7 +184,7 @@ class PromptedScorer(JudgedScorer[P]):
 
 
 def _sources(suite: SuiteView, names: Iterable[str]) -> set[str]:
-    """These columns, and those that the suite makes them of."""
+    """Return these columns and those that the suite makes them of."""
     found = set(names)
     fields: Mapping[str, object] = MappingProxyType({}) if suite.spec.dataset is None else suite.spec.dataset.fields
     for name in names:
@@ -195,5 +195,5 @@ def _sources(suite: SuiteView, names: Iterable[str]) -> set[str]:
 
 
 def _named(suite: SuiteView, rule: str) -> set[str]:
-    """The columns of a rule: a column, or a template."""
+    """Return the columns of a rule: a column, or a template."""
     return set(suite.templates.names(rule)) if is_template(rule) else {rule, rule.partition(".")[0]}

@@ -25,8 +25,8 @@ _LABELS = frozenset((0.0, 0.5, 1.0))
 
 
 def panel_metrics(rated: str, num_judges: int) -> tuple[str, ...]:
-    """The metrics that a panel has beside the scorer's: how far its judges agree on the metric ``rated``, each judge's
-    number, and how far that is from the panel's.
+    """Return the metrics that a panel has beside the scorer's: how far its judges agree on the metric ``rated``, each
+    judge's number, and how far that is from the panel's.
     """
     numbers = range(1, num_judges + 1)
     each = (f"judge.{number}.{name}" for name in (rated, "dissent") for number in numbers)
@@ -34,7 +34,7 @@ def panel_metrics(rated: str, num_judges: int) -> tuple[str, ...]:
 
 
 def panel(askings: Sequence[JudgeSteps], rated: str) -> JudgeSteps:
-    """One score of those of several judges, who are asked side by side, each what its own of ``askings`` asks.
+    """Return one score of those of several judges, who are asked side by side, each what its own of ``askings`` asks.
 
     A label is that of the majority, any other number the mean of those that the judges gave. Unscored where one of the
     judges gives no verdict: a number of fewer judges would stand beside the others'.
@@ -74,7 +74,7 @@ def panel(askings: Sequence[JudgeSteps], rated: str) -> JudgeSteps:
 
 
 def _of_judge(asking: JudgeSteps, place: int) -> JudgeSteps:
-    """The same, asked of the judge at this place."""
+    """Return the same, asked of the judge at this place."""
     answers: Sequence[Response | Failed] | None = None
     try:
         while True:
@@ -95,7 +95,7 @@ def _together(name: str, values: Sequence[float]) -> float:
 
 
 def _unmeasured(rated: str, own: Sequence[float | None], scores: Sequence[Score]) -> dict[str, str]:
-    """Why the numbers of single judges, and of what they have in common, are missing where they are."""
+    """Return why the numbers of single judges, and of what they have in common, are missing where they are."""
     found: dict[str, str] = {}
     for number, (value, score) in enumerate(zip(own, scores, strict=True), 1):
         reason = why_not_measurable(score, rated)

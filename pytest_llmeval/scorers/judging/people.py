@@ -38,7 +38,7 @@ _WINNERS = {"reply": 1.0, "tie": 0.5, "other": 0.0}
 
 
 def people_metrics(rated: str, metrics: Sequence[str]) -> tuple[str, ...]:
-    """The metrics that a suite has beside its ``metrics`` where people rated ``rated``, one of them."""
+    """Return the metrics that a suite has beside its ``metrics`` where people rated ``rated``, one of them."""
     own: tuple[str, ...]
     if rated == _ACCURACY:
         own = ("judge.agreement", "judge.base_rate", "judge.kappa", "judge.sensitivity", "judge.specificity")
@@ -48,7 +48,7 @@ def people_metrics(rated: str, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def human_value(sample: Sample, rated: str, limits: tuple[float, float] | None = None) -> float | None:
-    """What people gave the sample, as a number of the metric ``rated``; None where they did not rate it.
+    """Return people's rating of the sample as a number of the metric ``rated``; None if they did not rate it.
 
     ``limits`` are the lowest and the highest, where the suite says them. ``ValueError`` for what is no such number.
     """
@@ -80,13 +80,13 @@ def _expected(rated: str, low: float, high: float) -> str:
 
 
 def is_of_this_reply(sample: Sample, responses: Sequence[Response]) -> bool:
-    """Whether people rated the reply that was given: not where the data hold another, which they rated."""
+    """Tell whether people rated the reply that was given: not where the data hold another, which they rated."""
     replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
     return not isinstance(sample.response, str) or replies in ([], [sample.response])
 
 
 def with_people(score: Score, sample: Sample, rated: str, responses: Sequence[Response]) -> Score:
-    """The score with what it says of the judge, whose number of the metric ``rated`` it holds."""
+    """Return the score with what it says of the judge, whose number of the metric ``rated`` it holds."""
     judge = value_of(score, rated)
     if score.status == "unscored":
         return score

@@ -42,7 +42,7 @@ def number_of(
     verdicts: tuple[dict[str, JSON], ...],
     formula: Callable[[Sequence[bool]], float],
 ) -> Found:
-    """What a formula makes of verdicts, if all are there."""
+    """Return the value of a formula over verdicts, if all are there."""
     held = [one.value.holds for one in found if one.value is not None]
     if len(held) < len(found):
         return Found(problem=problem_of(found), verdicts=verdicts)
@@ -56,7 +56,7 @@ def problem_of(found: Sequence[Verdict[T]]) -> str | None:
 def shown_verdict(
     one: Verdict[T], head: Mapping[str, JSON], of_value: Callable[[T], Mapping[str, JSON]]
 ) -> dict[str, JSON]:
-    """One asking as a report shows it: what was asked, what the judge said, and what that took."""
+    """Return one asking as a report shows it: what was asked, what the judge said, and what that took."""
     if one.value is None:
         return {**head, "problem": one.problem, **one.shown}
     return {**head, **of_value(one.value), **one.shown}

@@ -20,7 +20,7 @@ def share(verdicts: Sequence[bool]) -> float:
 
 
 def average_precision(relevant: Sequence[bool]) -> float:
-    """Of chunks in rank order: the precision at each relevant rank, as a mean over the relevant ranks; 0 without any.
+    """Return the mean, over the relevant ranks, of the precision at each; 0 if no chunk (in rank order) is relevant.
 
     The sum is divided by the relevant chunks that were retrieved: how many there are beyond them is not known. ragas
     (``LLMContextPrecisionWithReference``) has the same number, but for the 1e-10 that it adds to the divisor.
@@ -33,7 +33,8 @@ def average_precision(relevant: Sequence[bool]) -> float:
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """The cosine of the angle between two vectors of finite numbers; None where one of them is zero and has no angle.
+    """Return the cosine of the angle between two vectors of finite numbers; None where one of them is zero and has no
+    angle.
 
     ``ValueError`` where their lengths differ.
     """
@@ -54,7 +55,7 @@ def _of_unit_length(vector: Sequence[float]) -> list[float] | None:
 
 
 def closeness_of(question: str, texts: Sequence[str]) -> Gathering[Found]:
-    """The mean cosine of the texts' vectors with the question's, as it is: it may be below 0.
+    """Return the mean cosine of the texts' vectors with the question's, as it is: it may be below 0.
 
     Not measurable where a vector is zero, which has no direction. All vectors are asked for together.
     """
@@ -78,7 +79,7 @@ def closeness_of(question: str, texts: Sequence[str]) -> Gathering[Found]:
 
 
 def _problem(answers: Sequence[Response | Failed]) -> str | None:
-    """Why these are no vectors that can be compared; None where they are."""
+    """Return why these are no vectors that can be compared; None where they are."""
     lengths: list[int] = []
     for answer in answers:
         if isinstance(answer, RequestError):

@@ -128,7 +128,7 @@ CLAIMS = Form(
 
 
 def questions(count: int) -> Form[list[str]]:
-    """Of an answer, without the question that it was given to: ``count`` questions."""
+    """Ask for ``count`` questions that an answer could be given to, without showing the one that it was given to."""
     names = [f"question_{number}" for number in range(1, count + 1)]
 
     def read(found: Mapping[str, JSON]) -> list[str]:
@@ -162,7 +162,7 @@ COMMITTED_QUESTION = Form(
 
 
 def supported_together(count: int) -> Form[list[Judged]]:
-    """Of a context and ``count`` claims: as many verdicts, in their order."""
+    """Ask for a verdict on each of ``count`` claims by a context, in their order."""
     names = [f"claim_{number}" for number in range(1, count + 1)]
 
     def read(found: Mapping[str, JSON]) -> list[Judged]:

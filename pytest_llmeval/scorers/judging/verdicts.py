@@ -52,7 +52,7 @@ _FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", regex.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Generic[T]):
-    """What a judge said. ``value`` is None where it could not be read, and ``problem`` says why.
+    """The verdict of a judge. ``value`` is None where it could not be read, and ``problem`` says why.
 
     ``replies`` are all tries; the last one counts.
     """
@@ -63,7 +63,7 @@ class Verdict(Generic[T]):
 
     @property
     def shown(self) -> dict[str, JSON]:
-        """What a report says of it beside what it means: its text, and what it took of all tries together."""
+        """Return the details in a report: the verdict's text, and what all tries together took."""
         return {
             "raw": self.replies[-1].text[:_MAX_SHOWN] if self.replies else None,
             "num_prompt_tokens": sum(one.num_prompt_tokens for one in self.replies),
@@ -155,7 +155,8 @@ def yes_or_no(text: str) -> dict[str, JSON]:
 
 
 def json_object(text: str) -> dict[str, JSON]:
-    """The JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say otherwise.
+    """Return the JSON object that a reply is, bare or in one fence: the whole of it, for prose around it may say
+    otherwise.
 
     ``ValueError`` for anything else, for a name that stands twice, for what is no JSON (NaN), and for a number that
     Python cannot hold. Line breaks may stand in a text as they are: grammars of some servers let models write them.
@@ -209,5 +210,5 @@ def _finite(digits: str) -> JSON:
 
 
 def no_verdict(problem: str | None, details: Mapping[str, JSON]) -> Score:
-    """The score of a sample on which there is no verdict."""
+    """Return the score of a sample on which there is no verdict."""
     return Score(status="unscored", reason=f"no verdict: {problem}", details=details)

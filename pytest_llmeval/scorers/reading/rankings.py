@@ -29,16 +29,16 @@ class JudgedRanking:
 
     @cached_property
     def num_relevant(self) -> int:
-        """How many documents are relevant, found or not."""
+        """Return how many documents are relevant, found or not."""
         return sum(grade >= self.relevant_from for grade in self.judgements)
 
     @cached_property
     def hits(self) -> Sequence[bool]:
-        """Whether each document of the ranking is relevant."""
+        """Tell whether each document of the ranking is relevant."""
         return [grade is not None and grade >= self.relevant_from for grade in self.grades]
 
     def num_hits(self, k: int | None) -> int:
-        """How many of the first ``k`` documents are relevant; of all of them for None."""
+        """Return how many of the first ``k`` documents are relevant; of all of them for None."""
         return sum(self.hits[:k])
 
 
@@ -82,14 +82,14 @@ def recall(judged: JudgedRanking, k: int | None) -> float:
 
 
 def f1(judged: JudgedRanking, k: int | None) -> float:
-    """The harmonic mean of precision and recall."""
+    """Return the harmonic mean of precision and recall."""
     hits = judged.num_hits(k)
     num_shown = len(judged.grades) if k is None else k
     return 2 * hits / (num_shown + judged.num_relevant)
 
 
 def hit_rate(judged: JudgedRanking, k: int | None) -> float:
-    """Whether one of the first k documents is relevant (trec_eval's success)."""
+    """Tell whether one of the first k documents is relevant (trec_eval's success)."""
     return float(judged.num_hits(k) > 0)
 
 
@@ -114,7 +114,8 @@ def r_precision(judged: JudgedRanking, _: int | None) -> float:
 
 
 def bpref(judged: JudgedRanking, _: int | None) -> float:
-    """How seldom documents that were judged not relevant stand before relevant ones; what is unjudged does not count.
+    """Return how seldom documents that were judged not relevant stand before relevant ones; what is unjudged does not
+    count.
 
     C. Buckley and E. M. Voorhees (2004, doi:10.1145/1008992.1009000), as trec_eval counts: a grade below 0 is no
     judgement.

@@ -22,7 +22,7 @@ __all__ = ["LibraryScorer", "ReferenceSettings", "TooLongError", "values_in_time
 
 
 class ReferenceSettings(ScorerSettings):
-    """What the scorers share that compare a reply with reference texts by a library."""
+    """Settings of scorers that compare a reply with reference texts by a library."""
 
     kind: str
     max_reply_chars: int = Field(

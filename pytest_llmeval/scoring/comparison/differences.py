@@ -66,7 +66,7 @@ class Difference:
 
     @property
     def is_of_flips(self) -> bool:
-        """Whether its test is McNemar's: of right and wrong answers in samples that are independent.
+        """Tell whether its test is McNemar's: of right and wrong answers in samples that are independent.
 
         Clusters of one sample each are as independent as none.
         """
@@ -79,7 +79,7 @@ def compare(
     names: Sequence[str],
     clusters: Mapping[str, str | None] | None = None,
 ) -> dict[str, Difference]:
-    """The named metrics of two models' scores by sample id, over the samples that both scored.
+    """Return the named metrics of two models' scores by sample id, over the samples that both scored.
 
     ``clusters`` gives a sample's cluster by its id; one without is a cluster of its own, unless none has one. Left out
     are counts, metrics that no pair of scores carries, and pooled and corpus metrics that have no value.
@@ -103,7 +103,7 @@ def has_limits(name: str) -> bool:
 
 
 def largest_unseen(name: str, n: int, confidence: float = CONFIDENCE) -> float:
-    """How large a difference of the metric, either way, can be although ``n`` samples (or clusters) show none.
+    """Return how large a difference of the metric, either way, can be although ``n`` samples (or clusters) show none.
 
     The share of samples that differ can be ``share_never_drawn``, and each by ``highest - lowest``. Of a corpus metric,
     of which samples are no equal parts, it is an approximation.
@@ -187,7 +187,7 @@ def _difference_of_means(name: str, pairs: Sequence[Pair], clusters: Sequence[in
 def difference_of_values(
     name: str, first: Sequence[float], second: Sequence[float], clusters: Sequence[int] | None = None
 ) -> Difference:
-    """What ``compare`` finds of a metric that is a mean over samples, from their values by both models.
+    """Compare two models by their values of a metric that is a mean over samples.
 
     ``clusters[i]`` is that of ``first[i]`` and ``second[i]``.
     """
@@ -199,7 +199,7 @@ def difference_of_values(
 
 
 def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
-    """Of the two models' metrics, not of their samples'; None where the scores do not hold the sums to pool."""
+    """Return the difference of the two models' pooled metrics; None if the scores lack the sums to pool."""
     places = [place for place, pair in enumerate(pairs) if len(ingredients(pair, name)) == 2]
     before = pseudo_values(name, ingredients((pairs[place][0] for place in places), name))
     after = pseudo_values(name, ingredients((pairs[place][1] for place in places), name))
@@ -210,7 +210,7 @@ def _pooled_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 
 
 def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int] | None) -> Difference | None:
-    """Of the two models' metrics, not of their samples'; None where the scores do not hold what they are made of."""
+    """Return the difference of the two models' corpus metrics; None if the scores lack what they are made of."""
     places = [place for place, pair in enumerate(pairs) if len(ingredients(pair, name)) == 2]
     first, second = (ingredients((pairs[place][side] for place in places), name) for side in (0, 1))
     own = _at(clusters, places)
@@ -234,7 +234,7 @@ def _corpus_difference(name: str, pairs: Sequence[Pair], clusters: Sequence[int]
 
 
 def _with_unseen(name: str, found: Difference, clusters: Sequence[int] | None) -> Difference:
-    """The difference with an interval of some width, also where no sample has changed."""
+    """Return the difference with an interval of some width, also where no sample has changed."""
     if found.ci_low is not None or are_too_few(clusters) or not has_limits(name):
         return found
     reach = largest_unseen(name, found.n if found.num_clusters is None else found.num_clusters)

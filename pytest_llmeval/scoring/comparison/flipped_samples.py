@@ -26,7 +26,7 @@ class FlippedSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlippedSamples:
-    """How many samples became worse and better and how many did not change, and the first of each by what changed."""
+    """Counts of the samples that became worse, better or did not change, and the first ones by what changed."""
 
     num_worse: int
     num_better: int

@@ -90,7 +90,7 @@ class PairedMetric:
 
     @property
     def num_units(self) -> int:
-        """What is independent of each other: samples, or clusters of them."""
+        """Return the number of independent units: samples, or clusters of them."""
         return self.difference.n if self.difference.num_clusters is None else self.difference.num_clusters
 
     @property
@@ -112,14 +112,17 @@ class PairedMetric:
         return None if end is None else -end if self.higher_is_better else end
 
     def smallest_drop(self, level: float) -> float | None:
-        """The smallest true drop that a one-sided test at ``level`` finds with 90% power; None if it is not known."""
+        """Return the smallest true drop that a one-sided test at ``level`` finds with 90% power; None if it is not
+        known.
+        """
         if self.is_zero_or_one and self.difference.num_clusters is None:
             discordance = (self.num_worse + self.num_better) / self.difference.n
             return smallest_drop_of_mcnemar(self.difference.n, discordance, level)
         return smallest_drop_of_mean(self.difference.stderr, level) if self.can_find(level) else None
 
     def can_find(self, level: float) -> bool:
-        """Whether a test at ``level`` could find anything: where all of these units became worse, its p is 0.5^units.
+        """Tell whether a test at ``level`` could find anything: where all of these units became worse, its p is
+        0.5^units.
 
         Where it cannot, it passes whatever happened.
         """
@@ -127,19 +130,21 @@ class PairedMetric:
 
 
 def flip_words(metric: str, *, is_zero_or_one: bool) -> tuple[str, str]:
-    """What samples became whose value of the metric changed: wrong or right answers, or worse or better ones."""
+    """Return the words for samples whose value of the metric changed: wrong and right answers, or worse and better
+    ones.
+    """
     is_of_answers = is_zero_or_one and split_name(metric)[1].startswith("accuracy")
     return ("wrong", "right") if is_of_answers else ("worse", "better")
 
 
 def needed_values(metric: str) -> set[str]:
-    """Names in ``Score.values`` that the metric is made of, its own among them."""
+    """Return names in ``Score.values`` that the metric is made of, its own among them."""
     prefix, _ = split_name(metric)
     return {metric, *(prefix + part for part in (*made_of(metric), *_optional(metric)))}
 
 
 def _optional(metric: str) -> tuple[str, ...]:
-    """Names, without a prefix, of what only some samples have of what the metric is made of."""
+    """Return names, without a prefix, of what only some samples have of what the metric is made of."""
     formula = corpus_formula(metric)
     return () if formula is None else formula.may_have
 
@@ -153,7 +158,8 @@ def pair_metric(
     clusters: Mapping[str, str | None] | None = None,
     margin: float = 0.0,
 ) -> PairedMetric:
-    """The metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have both.
+    """Return the metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have
+    both.
 
     ``clusters`` gives a sample's cluster by its id. A sample that has no value now raises ``PairingError``, unless the
     metric is said to have no meaning for it, and so do a value that is not finite, and nothing in common.
@@ -260,7 +266,7 @@ def _to_test(
     higher_is_better: bool,
     margin: float = 0.0,
 ) -> PairedValues | PairedSums:
-    """What is tested of the metric. ``PairingError`` where it is computed of all samples, and has no value."""
+    """Return the values of the metric to test. Raise ``PairingError`` if it is computed of all samples and has none."""
     first, second = rows
     if len(first[0]) == 1:
         return PairedValues(
@@ -293,7 +299,7 @@ def two_sided_p(
     *,
     higher_is_better: bool = True,
 ) -> float | None:
-    """The p-value of a ``difference`` that ``compare`` found of the same scores, by the test that a gate makes.
+    """Return the p-value of a ``difference`` that ``compare`` found of the same scores, by the test that a gate makes.
 
     It says how likely a difference as large, either way, is where nothing differs. None where there is no test.
     ``higher_is_better`` decides no more than which draws are those of the gate, where the test is not exact.
@@ -320,13 +326,13 @@ def two_sided_p(
 
 
 def _num_columns(metric: str, rows: tuple[Sequence[Row], Sequence[Row]]) -> int:
-    """How many numbers of a sample a corpus metric sums, as far as some of the samples show it."""
+    """Return how many numbers of a sample a corpus metric sums, as far as some of the samples show it."""
     step = -(-len(rows[0]) // _MAX_ROWS_READ)
     return len(_sums(split_name(metric)[1], [row for side in rows for row in side[::step]]).rows[0])
 
 
 def _parts_reader(metric: str) -> Callable[[ScoreLike], Row | None]:
-    """What reads a sample's numbers that the metric is made of; None where it has none.
+    """Return a function that reads a sample's numbers of which the metric is made; None if it has none.
 
     As in a summary, a metric that is made of sums is a mean of values of its own (``_value_reader``) where no sample
     has what the sums are taken over.
@@ -346,7 +352,7 @@ def _parts_reader(metric: str) -> Callable[[ScoreLike], Row | None]:
 
 
 def _value_reader(metric: str) -> Callable[[ScoreLike], Row | None]:
-    """What reads a sample's value of the metric; None where it has none."""
+    """Return a function that reads a sample's value of the metric; None if it has none."""
 
     def read(score: ScoreLike) -> Row | None:
         value = value_of(score, metric)
@@ -364,7 +370,7 @@ class _Sums:
 
 
 def _sums(base: str, rows: Sequence[Row]) -> _Sums:
-    """Of both runs' rows together, so that they have one form."""
+    """Return the sums of both runs' rows, made together so that they have one form."""
     if base in POOLED:
         of_rate = POOLED[base].of_rate
 
@@ -405,7 +411,7 @@ def _samples(ids: Sequence[str]) -> str:
 
 
 def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
-    """One metric of several suites as if they were one, every sample counting equally.
+    """Return one metric of several suites as if they were one, every sample counting equally.
 
     None where the samples have no values of their own that could stand beside each other: of corpus metrics and of
     perplexities, and where samples lie in clusters.

@@ -123,7 +123,7 @@ class ScoreColumns:
         return list(compress(chances, [entry is not None for entry in _at(column.entries, places)]))
 
     def _needs(self, name: str) -> dict[str, str]:
-        """By what the metric is made of, the name under which a score holds it."""
+        """Map each ingredient of a metric to its key in ``Score.values``."""
         prefix = split_name(name)[0]
         return {need: prefix + need for need in made_of(name)}
 

@@ -34,7 +34,8 @@ class ScoreLike(Protocol):
 
 
 def made_of(name: str) -> tuple[str, ...]:
-    """Names in ``Score.values``, without a prefix, of what a pooled or corpus metric is made of; none for another.
+    """Return names in ``Score.values``, without a prefix, of what a pooled or corpus metric is made of; none for
+    another.
 
     Those that not every sample has are not among them.
     """

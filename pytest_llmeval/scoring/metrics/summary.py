@@ -109,7 +109,8 @@ def _explained(metric: Metric) -> Metric:
 
 
 def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
-    """Names of the metrics that scores of any origin carry: known ones first, in their order, then others by name.
+    """Return names of the metrics that scores of any origin carry: known ones first, in their order, then others by
+    name.
 
     What pooled and corpus metrics are made of is no metric, and not among them.
     """

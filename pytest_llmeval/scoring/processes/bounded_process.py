@@ -35,7 +35,7 @@ _OUT_OF_PROCESSOR_TIME = -signal.SIGPROF if _BOUNDS_PROCESSOR_TIME else None
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one computation may take: seconds of processor time (of time where the system bounds no other), and MiB.
+    """Limits of one computation: seconds of processor time (of time where the system bounds no other), and MiB.
 
     ``setting`` is where a suite says so, such as ``score.math``; memory is not bounded where ``memory_mb`` is None.
     """
@@ -46,7 +46,9 @@ class Bounds:
 
 
 class ProcessError(Exception):
-    """Why nothing was computed: for want of time or memory, or because the process ended or did not start."""
+    """An error that says why nothing was computed: for want of time or memory, or because the process ended or did not
+    start.
+    """
 
 
 class BoundedProcess:
@@ -65,7 +67,7 @@ class BoundedProcess:
         self._owner = os.getpid()
 
     def compute(self, service: str, arguments: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
-        """What the service of this name gives for these arguments. ``ProcessError`` says why it gives nothing."""
+        """Return the result of the service for these arguments. Raise ``ProcessError`` if there is none."""
         request = {
             "service": service,
             "arguments": arguments,
@@ -93,7 +95,7 @@ class BoundedProcess:
         return self._process is not None and self._process.poll() is None
 
     def _ask(self, request: dict[str, Any], bounds: Bounds) -> tuple[dict[str, Any], str | None, bool]:
-        """The answer, the problem, and whether the process died for no reason that the bounds explain."""
+        """Return the answer, the problem, and whether the process died for no reason that the bounds explain."""
         if not self._is_running():
             problem = self._start()
             if problem is not None:
@@ -166,7 +168,7 @@ class BoundedProcess:
         return (json.loads(line) if line.endswith("\n") else None), not late.is_set()
 
     def _code_of_its_end(self) -> int | None:
-        """The exit code of a process that has closed its output."""
+        """Return the exit code of a process that has closed its output."""
         process = self._process
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -29,7 +29,7 @@ _LARGEST = 1e100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCounts:
-    """How a judge labelled samples that people labelled: the counts behind its sensitivity and specificity.
+    """The labels that a judge gave samples which people labelled: the counts behind its sensitivity and specificity.
 
     ``true_positives`` are those of the ``positives`` (by people) that the judge calls positive too, ``true_negatives``
     those of the ``negatives`` that it does not; one that it is of two minds about is half of each. ``ValueError`` for

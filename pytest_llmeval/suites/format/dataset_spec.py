@@ -49,7 +49,7 @@ class JoinSpec(Spec):
 
 
 class RowsSpec(Spec):
-    """Where rows come from: files beside the suite, or a data set of the Hugging Face hub."""
+    """The source of rows: files beside the suite, or a data set of the Hugging Face hub."""
 
     path: str | None = Field(
         None,

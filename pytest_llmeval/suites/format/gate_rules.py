@@ -123,7 +123,9 @@ class GivenGate:
         return self.is_for_all or self.suite == " ".join(suite.split())
 
     def __str__(self) -> str:
-        """As it is read again: the rule alone where it is for every suite, unless that reads as one of a suite."""
+        """Return the text that is read as this rule again: the rule alone if it is for every suite, unless that is
+        ambiguous.
+        """
         named = f"{self.suite}: {self.rule.text}"
         if self.suite != ANY_SUITE:
             return named

@@ -59,7 +59,7 @@ class FewshotSpec(RowsSpec):
 
 
 class PromptSpec(Spec):
-    """How a sample becomes a prompt."""
+    """Settings of how a sample becomes a prompt."""
 
     template: str | None = Field(None, description="Jinja2 template of the question; by default the scorer's.")
     system: str = Field("", description="Text before everything else, or the system message of a chat; a template too.")

@@ -32,7 +32,7 @@ _NO_KEY = b" \t#-"
 
 @dataclass(frozen=True, slots=True)
 class SuiteKey:
-    """Where the key ``suite`` stands: first, as it must, or on a line further down."""
+    """The place of the key ``suite``: first, as it must be, or on a line further down."""
 
     line: int | None = None
 
@@ -43,7 +43,7 @@ class SuiteKey:
 
 
 def find_suite_key(path: Path) -> SuiteKey | None:
-    """Where the key ``suite`` stands in a suite, or in a file that would be one if that key came first; else None.
+    """Return the place of the key ``suite`` in a suite, or in a file that would be one if it came first; else None.
 
     A file is a suite when the first key is ``suite`` and ``samples``, ``dataset``, ``preset`` or ``score`` stands at
     column 0. Comments, blank lines, directives, ``---`` and a byte order mark may stand before the first key. At most
@@ -128,7 +128,7 @@ def _decoded(data: bytes) -> bytes:
 
 
 def _first_key(data: bytes) -> int | None:
-    """Where the first line stands that is not blank, a comment, a directive or ``---``; None where there is none."""
+    """Return the place of the first line that is not blank, a comment, a directive or ``---``; None without one."""
     start = 3 if data.startswith(b"\xef\xbb\xbf") else 0
     while start < len(data):
         found = _BREAK.search(data, start)

@@ -23,7 +23,7 @@ FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text
 
 @dataclass(frozen=True, slots=True)
 class TaskRows:
-    """Where rows come from: ``value`` are keys of ``dataset`` or ``prompt.fewshot``, made of ``source``."""
+    """The source of a task's rows: ``value`` are keys of ``dataset`` or ``prompt.fewshot``, made of ``source``."""
 
     split: str
     value: Mapping[str, Any]

@@ -18,7 +18,7 @@ __all__ = ["SCORER", "WEIGHTED_F1", "MetricPair", "ResultsSpec", "Scoring", "res
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a metric of lm-eval's is here.
+    """The counterpart of a metric of lm-eval.
 
     ``ours`` is our metric of the same value. ``aggregation`` is how lm-eval makes one number of the samples' where a
     task does not say. ``setting`` is the ``normalize`` of ``score: choice`` that makes the metric its accuracy, or the
@@ -101,7 +101,7 @@ class MetricEntry:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What of a suite says how replies are scored, and what its numbers are called in lm-eval."""
+    """The keys of a suite that say how replies are scored, and the names of its numbers in lm-eval."""
 
     score: Any
     filters: list[Any]
@@ -241,7 +241,8 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
 
 @dataclass(frozen=True, slots=True)
 class ResultsSpec:
-    """How a sample's responses become values: ``process(document, results)`` gives a number for each of ``names``.
+    """The rule by which a sample's responses become values: ``process(document, results)`` gives a number for each of
+    ``names``.
 
     ``names`` are lm-eval's, with ours. Those of ``pooled`` are pairs of a log-likelihood and a length, which is the
     ingredient that it names.

@@ -126,7 +126,7 @@ class PipelineSpec(Spec):
 
 
 class GenerationKwargs(Spec):
-    """How replies are written."""
+    """Settings of how replies are written."""
 
     until: Annotated[tuple[str, ...] | None, BeforeValidator(_stops)] = None
     do_sample: bool | None = None

@@ -30,7 +30,7 @@ NO_SCORERS: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a suite's keys come from: lines of its file, its preset, or overrides."""
+    """The origin of a suite's keys: lines of its file, its preset, or overrides."""
 
     document: Document
     overrides: tuple[Override, ...] = ()
@@ -95,7 +95,7 @@ class Suite:
 
     @property
     def cluster(self) -> str | None:
-        """By what samples belong together, as the suite says it: a column or a template."""
+        """Return the column or template by which samples belong together."""
         of_fields = self.spec.dataset.fields.get("cluster") if self.spec.dataset is not None else None
         rule = of_fields if self.spec.cluster is None else self.spec.cluster
         return None if rule is None else str(rule)

@@ -284,7 +284,7 @@ def _words(name: str) -> list[str]:
 
 
 def _takes_target_first(method: Callable[..., object], name: str) -> bool:
-    """As the names of its first two parameters say, else as is the custom of a method of this name."""
+    """Tell whether a method takes the target first, by the names of its first two parameters, else by custom."""
     try:
         parameters = list(inspect.signature(method).parameters)[:2]
     except (TypeError, ValueError):  # some of C have none

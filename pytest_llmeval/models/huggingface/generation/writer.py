@@ -22,7 +22,8 @@ __all__ = ["Generated", "GenerationPlan", "Writer", "choose_tokens", "seed_of"]
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan:
-    """How one text is written. ``temperature`` 0 is greedy; above 0 the same seed, epoch and prompt give the same text.
+    """The settings by which one text is written. ``temperature`` 0 is greedy; above 0 the same seed, epoch and prompt
+    give the same text.
 
     ``top_p`` below 1 leaves the likeliest tokens whose probabilities, at that temperature, reach it. Stop strings apply
     behind what stands between tags of ``reasoning``; the prompt has ``opened`` one. ``tag_tokens`` are special tokens

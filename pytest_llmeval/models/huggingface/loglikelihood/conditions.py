@@ -142,8 +142,8 @@ def _processor() -> str:
 
 
 def _sources(model_class: type) -> list[str | None]:
-    """Hashes of the files that define the class, its masks and its attention: transformers may be edited in place, and
-    keeps its version.
+    """Return hashes of the files that define the class, its masks and its attention: transformers may be edited in
+    place, and keeps its version.
     """
     return [_source(of) for of in (model_class, masking_utils, sdpa_attention)]
 

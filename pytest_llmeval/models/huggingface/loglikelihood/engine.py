@@ -256,7 +256,7 @@ class Engine:
         return [len(row.tokens) for row in rows]
 
     def _plain_parts(self, rows: Sequence[BatchRow]) -> list[tuple[list[BatchRow], bool]]:
-        """Rows that may share a batch, and whether only those of one length may.
+        """Return rows that may share a batch, and whether only those of one length may.
 
         Padding on the right comes after everything that is scored, so it disturbs no causal model, whatever its layers
         are; but rotary angles that follow the longest position of a call must not follow a neighbour's.
