@@ -16,7 +16,7 @@ from pytest_llmeval.gates.subjects import (
 )
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GivenGate
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GivenGate
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import quoted
 

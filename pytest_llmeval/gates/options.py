@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import GateMode, GateOutcome, Report
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRuleError, GivenGate
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRuleError, GivenGate
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["BaselineSettings", "GateOptions", "Given", "Margin", "Selection", "parse_alpha"]

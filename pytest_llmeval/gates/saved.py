@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
     from pytest_llmeval.reporting.report.report import GateResult, Report
-    from pytest_llmeval.suites.format.gate_rules import GivenGate
+    from pytest_llmeval.suites.format.gates_spec import GivenGate
 
 __all__ = ["decide_saved", "read_verified"]
 
@@ -24,7 +24,7 @@ def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Repor
     """
     from pytest_llmeval.reporting.report.verify import verify_report
     from pytest_llmeval.reporting.storage.report_file import read_report
-    from pytest_llmeval.suites.format.gate_rules import GateRule, GateRuleError
+    from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError
 
     report = read_report(path)
     rules = [gate.rule for gate in gates or ()]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
-from pytest_llmeval.suites.format.gate_rules import GateRule
+from pytest_llmeval.suites.format.gates_spec import GateRule
 from pytest_llmeval.text.wording import MAX_LISTED, nearest, quoted
 
 __all__ = [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from pytest_llmeval.gates.options import GateOptions, Given, Selection
@@ -19,16 +21,78 @@ from pytest_llmeval.gates.subjects import (
     found_in_none,
     nearest_or_all,
 )
-from pytest_llmeval.gates.threshold_texts import finding, missing_reason, not_measurable_reason
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, SuiteReport, Summary
-from pytest_llmeval.reporting.tables.suites import why_no_value
+from pytest_llmeval.reporting.tables.cells import number
+from pytest_llmeval.reporting.tables.suites import reasons_text, why_no_value
+from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.metrics.measurable import num_missing
 from pytest_llmeval.scoring.metrics.summary import Metric
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE, GateRule, GateRuleError
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GateRuleError
+from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import quoted
 
-__all__ = ["decide_thresholds"]
+__all__ = ["decide_thresholds", "finding", "missing_reason", "not_measurable_reason", "number_beside"]
+
+
+_FAILED: Mapping[str, str] = MappingProxyType({">=": "below", ">": "not above", "<=": "above", "<": "not below"})
+_MAX_DECIMALS = 17
+
+
+def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
+    """``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``; without the end where the rule holds.
+
+    The metric has a value, and the bound that the rule asks for. The interval of one sample says nothing, and is
+    reported only where the rule is about it.
+    """
+    numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
+    texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
+    decides = numbers[rule.bound]
+    if decides is None:
+        raise ValueError(f"{subject} has no {rule.bound}")
+    texts[rule.bound] = number_beside(decides, rule)
+    has_interval = texts["ci_low"] and texts["ci_high"] and (metric.n > 1 or rule.bound != "value")
+    interval = f" [{texts['ci_low']}, {texts['ci_high']}]" if has_interval else ""
+    found = f"{printable(str(subject))} {texts['value']}{interval}, n {metric.n}"
+    if rule.holds(decides):
+        return found
+    what = "" if rule.bound == "value" else f"{rule.bound} is "
+    return f"{found}: {what}{_FAILED[rule.comparison]} {rule.written_threshold}"
+
+
+def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
+    """Return why a gate fails on a metric that some samples lack."""
+    lacking = f"{num_missing} of {num_scored} scored sample{'' if num_scored == 1 else 's'}"
+    return (
+        f"{printable(metric)} is missing on {lacking}: their scores have no value for it, and do not report it as not "
+        "measurable (NotMeasurable, with the reason)"
+    )
+
+
+def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
+    """Return why a gate fails on what has no value at all; None where not even a reason is known."""
+    names = (subject.metric, f"{subject.metric.partition('.')[0]}.{WILDCARD}", WILDCARD)
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(next((part.not_measurable[name] for name in names if name in part.not_measurable), {}))
+    if not counts:
+        return None
+    num_scored = sum(part.num_scored for part in parts)
+    samples = f"{counts.total()} of {num_scored} sample{'' if num_scored == 1 else 's'}"
+    return f"{printable(str(subject))} is not measurable on {samples} ({printable(reasons_text(counts))})"
+
+
+def number_beside(value: float, rule: GateRule) -> str:
+    """Return the value with as many digits as it takes to stand on its side of the rule's threshold: 0.5999, and not
+    0.600.
+    """
+    text = number(value)
+    decimals = 4
+    while rule.holds(float(text.replace(",", ""))) != rule.holds(value) and decimals <= _MAX_DECIMALS:
+        text = f"{value:.{decimals}f}"
+        decimals += 1
+    return text if rule.holds(float(text.replace(",", ""))) == rule.holds(value) else repr(value)
+
 
 _ROUNDING = 1e-9
 

@@ -121,7 +121,7 @@ def csv_text(text: str) -> str:
 
 
 class _Escapes(dict[int, str]):
-    """A table for ``str.translate`` that shows unsafe characters by their codes, but for those in ``keep``.
+    """A table for ``translate`` that shows unsafe characters by their codes, but for those in ``keep``.
 
     A table, since a reply can be megabytes of them; filled as they come, since most sessions see few.
     """

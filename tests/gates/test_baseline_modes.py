@@ -13,7 +13,7 @@ from pytest_llmeval.gates.options import BaselineSettings, Margin
 from pytest_llmeval.reporting.report.report import GateMode, Regression
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
-from pytest_llmeval.suites.format.gate_rules import GateRuleError
+from pytest_llmeval.suites.format.gates_spec import GateRuleError
 from tests.gates.reports_for_tests import (
     Outcome,
     Ran,

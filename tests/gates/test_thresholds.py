@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.gates import thresholds
 from pytest_llmeval.gates.options import GateOptions, Given, Selection
-from pytest_llmeval.gates.threshold_texts import number_beside
+from pytest_llmeval.gates.thresholds import number_beside
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import GateResult, Report, SuiteReport, Summary
 from pytest_llmeval.scoring.metrics.summary import Metric
-from pytest_llmeval.suites.format.gate_rules import GateRule, GivenGate
+from pytest_llmeval.suites.format.gates_spec import GateRule, GivenGate
 
 ACCURACY = Metric(value=0.65, n=200, kind="proportion", stderr=0.034, ci_low=0.581, ci_high=0.713)
 BRIER = Metric(value=0.2, n=200, kind="mean", stderr=0.01, ci_low=0.18, ci_high=0.22)

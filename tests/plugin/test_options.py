@@ -133,7 +133,7 @@ import pytest
 from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.models import registry, settings as model_settings
 from pytest_llmeval.suites.format import overrides
-from pytest_llmeval.suites.format.gate_rules import GivenGate
+from pytest_llmeval.suites.format.gates_spec import GivenGate
 
 PARSED = collections.Counter()
 

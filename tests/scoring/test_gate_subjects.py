@@ -14,7 +14,7 @@ from pytest_llmeval.gates.subjects import (
     find_metric,
     find_subject,
 )
-from pytest_llmeval.suites.format.gate_rules import GateRule
+from pytest_llmeval.suites.format.gates_spec import GateRule
 
 METRICS = ("accuracy", "skill", "flexible.accuracy", "pass@4", "correct")
 CATEGORIES = ("law", "law.civil", "two  words", "1.5")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.suites.format.gate_rules import RULE_PATTERN, GateRule, GateRuleError, GivenGate
+from pytest_llmeval.suites.format.gates_spec import RULE_PATTERN, GateRule, GateRuleError, GivenGate
 
 subjects = st.text(st.characters(exclude_characters="<>=()", exclude_categories=["C", "Z"]) | st.just(" "), min_size=1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -9,7 +9,7 @@ from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.gates.subjects import SubjectError, find_metric
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.suites.format.gate_rules import ANY_SUITE
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
 from pytest_llmeval.text.wording import nearest, quoted
 from pytest_llmeval.types import JSON
 

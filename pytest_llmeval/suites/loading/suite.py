@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from pytest_llmeval.data.files import Source
-from pytest_llmeval.data.yaml_reader import Document
+from pytest_llmeval.data.files import Source, read_text
+from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import SuiteSpec
@@ -19,9 +19,10 @@ from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.presets import Preset
 from pytest_llmeval.templates.templates import Templates
 from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, quoted
-from pytest_llmeval.types import Sample
+from pytest_llmeval.types import JSON, Sample
 
-__all__ = ["NO_SCORERS", "Origin", "Suite"]
+__all__ = ["NO_SCORERS", "Origin", "ScoreFiles", "Suite"]
+
 
 _RESPONSE = re.compile(r"\bresponse\b")
 
@@ -173,3 +174,31 @@ def _texts(spec: SuiteSpec) -> Iterator[str]:
         for part in rule if isinstance(rule, tuple) else (rule,):
             if isinstance(part, str):
                 yield part
+
+
+_T = TypeVar("_T")
+
+_MAX_TEMPLATE_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreFiles:
+    """Reads the files that a suite's ``score`` names; what is wrong with one is said at the line that names it."""
+
+    suite: Suite
+
+    def text(self, path: str, keys: Keys) -> str:
+        return self.read(
+            lambda source: read_text(source, max_bytes=_MAX_TEMPLATE_BYTES, too_large="check that it is a template"),
+            path,
+            keys,
+        )
+
+    def value(self, path: str, keys: Keys) -> JSON:
+        return self.read(lambda source: read_yaml(source, too_large="check that it is a schema").value, path, keys)
+
+    def read(self, read: Callable[[Source], _T], path: str, keys: Keys) -> _T:
+        try:
+            return read(self.suite.origin.source.beside(path))
+        except SuiteError as error:
+            raise self.suite.error(str(error), keys=keys) from None
