@@ -182,8 +182,8 @@ class Backend:
     """Base class of the models that ship here. It adds the short form that hand-written tests use.
 
     Subclasses set ``identity``, which is what the report says of the model, and implement some of the methods
-    ``run_…``: each returns one response (or ``RequestError``) for each request, in order. The others raise
-    ``ModelError``.
+    ``run_loglikelihood``, ``run_loglikelihood_rolling``, ``run_generate`` and ``run_embed``: each returns one response
+    (or ``RequestError``) for each request, in order. A model without one raises ``ModelError`` when it is asked that.
 
     ``on_progress``, where it is set, is called in the course of a call with ``(done, total)``: how many of the
     call's requests are answered. With ``answers_one_by_one`` requests that reach the model together take as long as
@@ -238,23 +238,13 @@ class Backend:
             raise
         return [future.result() for future in futures]
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        """Answer the requests of ``loglikelihood``, in their order."""
-        raise self._lacks("loglikelihood")
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        """Answer the requests of ``loglikelihood_rolling``, in their order."""
-        raise self._lacks("loglikelihood_rolling")
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """Answer the requests of ``generate``, in their order."""
-        raise self._lacks("generate")
-
-    def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
-        """Answer the requests of ``embed``, in their order."""
-        raise self._lacks("embed")
+    def ask(self, method: str, requests: Sequence[Any]) -> list[Any]:
+        """Return one response (or ``RequestError``) for each request of this method, in order, by ``run_METHOD``."""
+        run = getattr(self, f"run_{method}", None)
+        if run is None:
+            raise self._lacks(method)
+        answers: list[Any] = run(requests)
+        return answers
 
     def _lacks(self, method: str) -> ModelError:
         """Return the error for a method that the backend does not implement."""
@@ -280,10 +270,10 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if continuation is not None:
-            return _only(self.run_loglikelihood([LoglikelihoodRequest(cast("Prompt", requests), continuation)]))
+            return _only(self.ask("loglikelihood", [LoglikelihoodRequest(cast("Prompt", requests), continuation)]))
         if isinstance(requests, str):
             raise TypeError("loglikelihood(context, continuation) needs the continuation")
-        return self.run_loglikelihood(cast("Sequence[LoglikelihoodRequest]", requests))
+        return self.ask("loglikelihood", cast("Sequence[LoglikelihoodRequest]", requests))
 
     @overload
     def loglikelihood_rolling(
@@ -299,10 +289,10 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if isinstance(requests, str):
-            return _only(self.run_loglikelihood_rolling([LoglikelihoodRollingRequest(requests, stride)]))
+            return _only(self.ask("loglikelihood_rolling", [LoglikelihoodRollingRequest(requests, stride)]))
         if stride is not None:
             raise TypeError("stride goes with a text; each request of a sequence carries its own")
-        return self.run_loglikelihood_rolling(requests)
+        return self.ask("loglikelihood_rolling", requests)
 
     @overload
     def generate(self, requests: Sequence[GenerateRequest], /) -> list[GenerateResponse | Failed]: ...
@@ -334,10 +324,10 @@ class Backend:
                 settings["stop"] = (settings["stop"],)
             elif "stop" in settings:
                 settings["stop"] = tuple(settings["stop"])
-            return _only(self.run_generate([dataclasses.replace(GenerateRequest(prompt), **settings)]))
+            return _only(self.ask("generate", [dataclasses.replace(GenerateRequest(prompt), **settings)]))
         if settings:
             raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
-        return self.run_generate(cast("Sequence[GenerateRequest]", requests))
+        return self.ask("generate", cast("Sequence[GenerateRequest]", requests))
 
     @overload
     def embed(self, requests: Sequence[EmbeddingRequest], /) -> list[EmbeddingResponse | Failed]: ...
@@ -351,8 +341,8 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if isinstance(requests, str):
-            return _only(self.run_embed([EmbeddingRequest(requests)]))
-        return self.run_embed(requests)
+            return _only(self.ask("embed", [EmbeddingRequest(requests)]))
+        return self.ask("embed", requests)
 
 
 class UniformBackend(Backend, ABC):
@@ -362,19 +352,8 @@ class UniformBackend(Backend, ABC):
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         """Return one response (or ``RequestError``) for each request, in order."""
 
-    def run_loglikelihood(self, requests: Sequence[LoglikelihoodRequest]) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self.run(requests))
-
-    def run_loglikelihood_rolling(
-        self, requests: Sequence[LoglikelihoodRollingRequest]
-    ) -> list[LoglikelihoodResponse | Failed]:
-        return cast("list[LoglikelihoodResponse | Failed]", self.run(requests))
-
-    def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        return cast("list[GenerateResponse | Failed]", self.run(requests))
-
-    def run_embed(self, requests: Sequence[EmbeddingRequest]) -> list[EmbeddingResponse | Failed]:
-        return cast("list[EmbeddingResponse | Failed]", self.run(requests))
+    def ask(self, method: str, requests: Sequence[Request]) -> list[Any]:
+        return self.run(requests)
 
 
 class SampleBackend(Backend, ABC):
