@@ -270,7 +270,10 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if continuation is not None:
-            return _only(self.ask("loglikelihood", [LoglikelihoodRequest(cast("Prompt", requests), continuation)]))
+            response: LoglikelihoodResponse = _only(
+                self.ask("loglikelihood", [LoglikelihoodRequest(cast("Prompt", requests), continuation)])
+            )
+            return response
         if isinstance(requests, str):
             raise TypeError("loglikelihood(context, continuation) needs the continuation")
         return self.ask("loglikelihood", cast("Sequence[LoglikelihoodRequest]", requests))
@@ -289,7 +292,10 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if isinstance(requests, str):
-            return _only(self.ask("loglikelihood_rolling", [LoglikelihoodRollingRequest(requests, stride)]))
+            response: LoglikelihoodResponse = _only(
+                self.ask("loglikelihood_rolling", [LoglikelihoodRollingRequest(requests, stride)])
+            )
+            return response
         if stride is not None:
             raise TypeError("stride goes with a text; each request of a sequence carries its own")
         return self.ask("loglikelihood_rolling", requests)
@@ -324,7 +330,10 @@ class Backend:
                 settings["stop"] = (settings["stop"],)
             elif "stop" in settings:
                 settings["stop"] = tuple(settings["stop"])
-            return _only(self.ask("generate", [dataclasses.replace(GenerateRequest(prompt), **settings)]))
+            response: GenerateResponse = _only(
+                self.ask("generate", [dataclasses.replace(GenerateRequest(prompt), **settings)])
+            )
+            return response
         if settings:
             raise TypeError("generation settings go with a prompt; each request of a sequence carries its own")
         return self.ask("generate", cast("Sequence[GenerateRequest]", requests))
@@ -341,7 +350,8 @@ class Backend:
         The short form raises the ``RequestError`` that the long form returns.
         """
         if isinstance(requests, str):
-            return _only(self.ask("embed", [EmbeddingRequest(requests)]))
+            response: EmbeddingResponse = _only(self.ask("embed", [EmbeddingRequest(requests)]))
+            return response
         return self.ask("embed", requests)
 
 

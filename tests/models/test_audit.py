@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.inference.audit import choose_audited, choose_spares
+from pytest_llmeval.inference.chunks import choose_audited, choose_spares
 
 
 @given(st.dictionaries(st.text(), st.integers(0, 100)))

@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 
 import pytest
 
-from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.inference.pool import ModelPool
+from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.plugin.models.loading import device_for, is_overridden, load_or_take
 from pytest_llmeval.plugin.options.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.text.node_ids import model_nodes
+from pytest_llmeval.text.redaction import describe
 
-__all__ = ["ModelOrder", "compared_models", "parametrize", "provide"]
+__all__ = ["ModelOrder", "ModelPool", "compared_models", "parametrize", "provide"]
+
+
+class ModelPool:
+    """Holds the model that was asked for last, and no other.
+
+    ``release`` is called when the held model has to make room, before the next is loaded: who else holds it lets go.
+    """
+
+    def __init__(self, *, release: Callable[[], None]) -> None:
+        self._release = release
+        self._held: tuple[Hashable, Model] | None = None
+        self._failed: dict[Hashable, str] = {}
+
+    def get(self, key: Hashable, load: Callable[[], Model]) -> Model:
+        """Return the model that ``key`` stands for: the one that is held, or what ``load`` returns.
+
+        Raises what ``load`` raises; asked again, ``ModelError`` with the same message: a second attempt would take as
+        long and fail again.
+        """
+        if self._held is not None and self._held[0] == key:
+            return self._held[1]
+        if key in self._failed:
+            raise ModelError(self._failed[key])
+        if self._held is not None:
+            self._held = None
+            self._release()
+        try:
+            model = load()
+        except Exception as error:
+            known = isinstance(error, LLMEvalError)
+            self._failed[key] = str(error) if known else f"the model could not be loaded: {describe(error)}"
+            raise
+        self._held = key, model
+        return model
+
 
 _pool_key = pytest.StashKey[ModelPool]()
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.inference.audit import choose_audited, choose_spares
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
-from pytest_llmeval.inference.chunks import plan_chunks
+from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
 from pytest_llmeval.plugin.collection.sample_item import SampleItem
 from pytest_llmeval.plugin.running.hand_over import HandOver
 from pytest_llmeval.plugin.running.live import start as start_live
