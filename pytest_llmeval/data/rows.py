@@ -17,6 +17,7 @@ from pytest_llmeval.data.files import Source, compression_of, decode, open_bytes
 from pytest_llmeval.data.parquet import read_parquet
 from pytest_llmeval.data.yaml_reader import read_yaml
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
@@ -25,6 +26,8 @@ __all__ = ["FORMATS", "NoColumnError", "Row", "column_value", "format_of", "read
 MAX_DATA_BYTES = 2_000_000_000
 MAX_YAML_DATA_BYTES = 100_000_000
 _EXCERPT = 40
+_READ = 4_000
+"""The characters before and behind an excerpt in which secrets are looked for."""
 _MAX_CELL = 2_000_000_000
 _EACH = "*"
 _MAX_LEVELS = 3
@@ -330,10 +333,9 @@ def _parse_json(source: Source, text: str, line: int | None) -> JSON:
     try:
         value: JSON = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        start = max(error.pos - _EXCERPT // 2, 0)
-        excerpt = text[start : error.pos + _EXCERPT // 2]
         raise source.error(
-            f"is not JSON: {error.msg} (column {error.colno}), near {quoted(excerpt)}", line or error.lineno
+            f"is not JSON: {error.msg} (column {error.colno}), near {quoted(_near(text, error.pos))}",
+            line or error.lineno,
         ) from None
     except RecursionError:
         raise source.error("is nested too deeply; flatten it", line) from None
@@ -345,6 +347,14 @@ def _parse_json(source: Source, text: str, line: int | None) -> JSON:
             f"found a number of more than {digits} digits, expected fewer; write it as text", line
         ) from None
     return value
+
+
+def _near(text: str, position: int) -> str:
+    """Return what stands around a position, without secrets: they are looked for before the text is cut."""
+    start = max(position - _READ, 0)
+    safe = redact(text[start : position + _READ])
+    middle = len(redact(text[start:position]))
+    return safe[max(middle - _EXCERPT // 2, 0) : middle + _EXCERPT // 2]
 
 
 def _read_jsonl(file: _File) -> Iterator[Row]:

@@ -168,13 +168,15 @@ def _pattern(values: tuple[str, ...]) -> re.Pattern[str]:
         lines = [line for line in value.splitlines() if len(line) >= _LONG and "-----" not in line]
         for part in (value, *(lines if len(lines) > 1 else ())):
             if len(part) < _LONG:
-                found[rf"(?<![^\W_]){''.join(map(_spelled, part))}(?![^\W_])"] = None
+                found[rf"{_NO_WORD_BEFORE}{''.join(map(_spelled, part))}(?![^\W_])"] = None
             else:
                 parts = (part, *_in_base64(part.encode("utf-8", "surrogateescape")))
                 found |= {_LINE_BREAK.join(map(_spelled, one)): None for one in parts}
     return re.compile("|".join(found))
 
 
+_NO_WORD_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2})|(?<=\\[nrtbf]))"
+"""The last letter of ``%3A``, or of a line break that is written out, is no part of the word behind it."""
 _LINE_BREAK = r"(?:(?:\r?\n|\\+[rn])\s*)?"
 """A long text may be broken over lines."""
 
@@ -206,14 +208,21 @@ def _in_base64(value: bytes) -> Iterable[str]:
 # Forms
 
 _USER_INFO = re.compile(
-    r"(?<=://)(?:[^/\s@:'\"<>]{0,100}:(?![0-9]{1,5}/)(?P<password>[^\s@'\"<>]{0,400})|[^/\s@'\"<>]{1,400})@"
+    r"(?:(?<=://)|(?<=:\\/\\/))(?:[^/\s@:'\"<>]{0,100}:(?![0-9]{1,5}/)(?P<password>[^\s@'\"<>]{0,400})|[^/\s@'\"<>]{1,400})@"
 )
+_ENCODED_USER_INFO = (
+    r"(?i)(%(?P<level>(?:25)*)3A(?:%(?P=level)2F){2})"
+    r"(?:(?:(?!%(?P=level)(?:2F|3A|40))[^\s/@:'\"<>&]){0,100}%(?P=level)3A(?![0-9]{1,5}(?:%(?P=level)2F|/))"
+    r"(?:(?!%(?P=level)40)[^\s@'\"<>&]){0,400}|(?:(?!%(?P=level)(?:2F|40))[^\s/@'\"<>&]){1,400})%(?P=level)40"
+)
+"""The same in an address that stands in another one."""
 _FORMS = (
     (
         r"(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z0-9 ]*KEY[A-Z ]*-----|\Z)",
         rf"\1 {HIDDEN} \2",
     ),
     (_USER_INFO.pattern, ""),
+    (_ENCODED_USER_INFO, r"\1"),
     (r"(hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)[\w/-]+", rf"\1{HIDDEN}"),
     (
         r"(?<![A-Za-z0-9_-])(?:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}"
@@ -241,7 +250,7 @@ _COMPILED = tuple((re.compile(form), kept) for form, kept in _FORMS)
 _QUOTE = r"\\*[\"']|&quot;|&#(?:34|39|x22|x27);|%22"
 _ASSIGNED = re.compile(
     rf"(?<![\w.-])(?P<name>[\w.-]{{2,80}}+)(?:{_QUOTE})?(?P<sign>\s*(?:[:=,]|%3[AD])\s*)"
-    rf"(?:[bruf]?(?P<quote>{_QUOTE})(?P<quoted>[^\n]{{1,4000}}?)(?<!\\)(?P=quote)"
+    rf"(?:[bruf]?(?P<quote>{_QUOTE})(?:(?P<quoted>[^\n]{{1,4000}}?)(?<!\\)(?P=quote)|(?P<cut>[^\n\"']{{1,4000}}))"
     r"|(?<!,)(?<!, )(?P<scheme>(?:bearer|basic|token|digest|negotiate|apikey)\s+)?"
     r"(?P<plain>(?!`)[^\s\"',;&<>(){}\[\]\\]{3,1000}+)(?![(\[]))",
     re.IGNORECASE,
@@ -259,7 +268,7 @@ def hide_forms(text: str) -> str:
         text = form.sub(kept, text)
     parts, end = [], 0
     while found := _ASSIGNED.search(text, end):
-        group = "quoted" if found["plain"] is None else "plain"
+        group = next(name for name in ("plain", "quoted", "cut") if found[name] is not None)
         is_hidden = _is_assigned_secret(found)
         parts += [text[end : found.start(group)], HIDDEN if is_hidden else ""]
         end = found.end(group) if is_hidden else found.start(group)
@@ -272,7 +281,7 @@ def _is_assigned_secret(found: re.Match[str]) -> bool:
     A word in a list or behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``.
     """
     name, is_plain, sign = found["name"], found["plain"] is not None, found["sign"].strip()
-    value = (found["plain"] or found["quoted"]).strip("`.") or "..."
+    value = (found["plain"] or found["quoted"] or found["cut"]).strip("`.") or "..."
     if _ORDINARY.fullmatch(value) or not is_secret_name(name):
         return False
     if not hides_value_of(name):

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from pytest_llmeval.text.redaction import redact
+
 __all__ = ["Keys", "describe", "dotted", "expected_one_of", "nearest", "quoted", "relative_path"]
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -15,10 +17,16 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 MAX_SHOWN = 60
 MAX_LISTED = 24
+_MAX_READ = 4_000
 
 
 def quoted(text: str) -> str:
-    """``text`` in quotes, on one line, cut after 60 characters, everything unprintable escaped."""
+    """Return ``text`` in quotes, on one line, cut after 60 characters, everything unprintable escaped.
+
+    What is cut has no secrets: of half a secret no message could tell what it is.
+    """
+    if len(text) > MAX_SHOWN:
+        text = redact(text[:_MAX_READ])
     return repr(text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…")
 
 

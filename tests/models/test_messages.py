@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.text.redaction import describe, is_secret_value, model_error, one_line, redact
+from pytest_llmeval.text.wording import quoted
 
 _ROOT = Path(__file__).parents[2]
 _TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz"
@@ -117,6 +118,12 @@ def test_our_pages_stay(path: Path) -> None:
         ("<apiKey>ab1</apiKey><n>2</n>", "<apiKey>***</apiKey><n>2</n>"),
         ("tool --hf-token abcdef1 --n 5, curl -u me:ab1 URL", "tool --hf-token *** --n 5, curl -u me:*** URL"),
         ("Settings(api_key='ab1', k=3)", "Settings(api_key='***', k=3)"),
+        ('found \'{"password": "Fq8Fq…\' (text), expected', 'found \'{"password": "***\' (text), expected'),
+        ('{"password": "Fq8 Fq8zz', '{"password": "***'),
+        ("postgres%3A%2F%2Fbob%3As3cr3tPw9x%40h%2Fdb", "postgres%3A%2F%2Fh%2Fdb"),
+        ("u=mysql%253A%252F%252Fbob%253Ap%252540s%25252Fw%2540h%252Fdb&n=2", "u=mysql%253A%252F%252Fh%252Fdb&n=2"),
+        ("http%3A%2F%2Fh%3A8080%2Fx%3Fto%3Da%40b", "http%3A%2F%2Fh%3A8080%2Fx%3Fto%3Da%40b"),
+        (r'{"u": "https:\/\/me:pa55word@h\/x"}', r'{"u": "https:\/\/h\/x"}'),
     ],
 )
 def test_what_is_assigned_to_a_name_however_it_is_written(text: str, kept: str) -> None:
@@ -210,6 +217,20 @@ def test_arguments_of_ordinary_names_hide_what_looks_like_a_key() -> None:
         "p%4+0w&d<9>;x",
     ):
         assert is_secret_value(value, "mode"), value
+
+
+@pytest.mark.parametrize("before", ["%3A", "%253a", r"\n", r"\\t", "%2F"])
+def test_an_escape_is_no_part_of_the_word_behind_it(before: str) -> None:
+    environ = {"DB_URL": "mysql://root:p%40ss%2Fw0rdZ@db/x", "MY_PASSWORD": "k3y-9x"}
+    for value in ("k3y-9x", "p@ss/w0rdZ", "p%40ss%2Fw0rdZ", "p%2540ss%252Fw0rdZ"):
+        assert redact(f"bob{before}{value}%40h", environ) == f"bob{before}***%40h", value
+
+
+def test_a_text_that_a_message_cuts_has_no_half_of_a_secret() -> None:
+    for secret in ('"password": "Fq8Fq8zzX', _TOKEN):
+        for length in range(90):
+            shown = quoted("x" * length + " " + secret + '"' + "y" * 100)
+            assert secret[-8:-5] not in shown, shown
 
 
 def test_several_keys_in_one_variable() -> None:

@@ -23,6 +23,26 @@ BROKEN = {
     ),
     "JSONL rest": ("a.jsonl", '{"a": 1} x\n', "a.jsonl:1: is not JSON: Extra data (column 10), near '{\"a\": 1} x'"),
     "JSONL list": ("a.jsonl", "{}\n[1]\n", "a.jsonl:2: found a list of 1, expected a mapping of columns"),
+    "JSONL secret before": (
+        "a.jsonl",
+        '{"api_key": "Qx7/ab/cd/EF+gh12==XYZq7" 1}\n',
+        "a.jsonl:1: is not JSON: Expecting ',' delimiter (column 40), near '{\"api_key\": \"***\" 1}'",
+    ),
+    "JSONL secret behind": (
+        "a.jsonl",
+        '{"a": 1 "password": "Fq8Fq8zz and more of it"}\n',
+        'a.jsonl:1: is not JSON: Expecting \',\' delimiter (column 9), near \'{"a": 1 "password": "***"}\'',
+    ),
+    "JSONL secret not closed": (
+        "a.jsonl",
+        '{"n": 1, "password": "Fq8Fq8zz}\n',
+        'a.jsonl:1: is not JSON: Unterminated string starting at (column 22), near \'"n": 1, "password": "***\'',
+    ),
+    "JSONL key": (
+        "a.jsonl",
+        '{"a": 1 "ghp_' + "A1b2C3d4" * 4 + '"}\n',
+        "a.jsonl:1: is not JSON: Expecting ',' delimiter (column 9), near '{\"a\": 1 \"***\"}'",
+    ),
     "JSONL NaN": ("a.jsonl", '{"a": NaN}\n', "a.jsonl:1: found NaN, which is not JSON; expected a number or null"),
     "JSONL infinity": (
         "a.jsonl",
