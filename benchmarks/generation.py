@@ -57,7 +57,7 @@ class Way:
 
     def run(self, model: HuggingFaceModel, work: Work) -> None:
         """Write the texts of ``work`` once more."""
-        from pytest_llmeval.models.huggingface.generation.engine import TextEngine
+        from pytest_llmeval.models.huggingface.generation import TextEngine
         from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
         requests = [GenerateRequest(p.context, max_tokens=work.max_new_tokens, stop=(STOP,)) for p in work.prompts]

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_llmeval.models.threads import Busy
+from pytest_llmeval.models.hardware import Busy
 
 __all__ = ["SETTINGS", "Measured", "lines", "main"]
 

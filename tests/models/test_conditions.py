@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from pytest_llmeval.models import encoding
-from pytest_llmeval.models.huggingface.loglikelihood import conditions
+from pytest_llmeval.models.huggingface import self_check as conditions
 from pytest_llmeval.models.settings import ModelSettings
 
 

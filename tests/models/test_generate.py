@@ -12,7 +12,7 @@ import torch
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.huggingface.generation.writer import seed_of
+from pytest_llmeval.models.huggingface.generation_writer import seed_of
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.reasoning import without_reasoning
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, cut_behind_reasoning

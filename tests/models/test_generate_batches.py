@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.generation import cache as huggingface_generate_cache
-from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
+from pytest_llmeval.models.huggingface import generation_rows
+from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.support import load, naive_greedy
@@ -199,20 +199,20 @@ def test_a_prompt_that_is_a_kept_header_has_a_token_of_its_own() -> None:
 
 def test_a_model_that_disagrees_with_itself_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An attention that forgets the header, as a class might whose code does something else than it says."""
-    attend = huggingface_generate_cache.attend
+    attend = generation_rows.attend
 
     def forgetful(
         module: Any, query: Any, key: Any, value: Any, mask: Any, *, shared_header: Any, **kwargs: Any
     ) -> Any:
         header = shared_header
-        empty = huggingface_generate_cache.Header(
+        empty = generation_rows.Header(
             (), tuple(k[:, :, :0] for k in header.keys), tuple(v[:, :, :0] for v in header.values)
         )
         mask = mask[..., -key.shape[2] :] if mask is not None else None
         return attend(module, query, key, value, mask, shared_header=empty, **kwargs)
 
     expected = alone(build("qwen2"), [GenerateRequest(HEADER + q, max_tokens=5) for q in QUESTIONS])
-    monkeypatch.setattr(huggingface_generate_cache, "attend", forgetful)
+    monkeypatch.setattr(generation_rows, "attend", forgetful)
     model = build("qwen2", rms_norm_eps=1e-6)  # another one, which has checked nothing yet
     assert texts(model, [GenerateRequest(HEADER + q, max_tokens=5) for q in QUESTIONS]) == expected
     assert not rows_writer(model).shares_headers

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.generation import engine, rows
-from pytest_llmeval.models.huggingface.generation.cache import RowsCache
-from pytest_llmeval.models.huggingface.generation.engine import TextEngine
-from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
-from pytest_llmeval.models.huggingface.generation.writer import GenerationPlan
+from pytest_llmeval.models.huggingface import generation, generation_rows
+from pytest_llmeval.models.huggingface.generation import Text, TextEngine
+from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation_rows import RowsCache
+from pytest_llmeval.models.huggingface.generation_writer import GenerationPlan
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import GenerateRequest
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
@@ -57,10 +57,10 @@ def test_memory_of_a_token_is_what_buffers_take(name: str) -> None:
     """Shared and latent keys and values, layers with windows: the engine reckons with what a buffer has."""
     model = make_model(name)
     if model.text_engine.rows_writer is None:
-        assert engine._bytes_by_config(model.model) > 0
+        assert generation._bytes_by_config(model.model) > 0
         return
     header = rows_writer(model)._read_header((1, 2, 3))
-    assert engine._bytes_found(model._runner) == header.num_bytes / 3
+    assert generation._bytes_found(model._runner) == header.num_bytes / 3
     assert model.text_engine.max_tokens == (2 << 30) // (header.num_bytes // 3)
 
 
@@ -112,7 +112,7 @@ def test_only_rows_that_are_refilled_have_columns_to_spare(
 
 def test_rows_on_a_cpu_are_limited() -> None:
     model = build("gpt2")
-    texts_of_a_call = [engine.Text((1, n), GenerationPlan(4, ())) for n in range(200)]
+    texts_of_a_call = [Text((1, n), GenerationPlan(4, ())) for n in range(200)]
     assert {batch.num_rows for batch in model.text_engine._batches(texts_of_a_call)} == {64}
 
 
@@ -174,7 +174,7 @@ def test_a_long_header_is_spread_over_few_rows_at_once(
     requests = [GenerateRequest(HEADER + OTHER_HEADER + str(n) * 2, max_tokens=2) for n in range(8)]
     expected = texts(model, requests)
     (header, *_) = rows_writer(model).kept
-    monkeypatch.setattr(rows, "_ATTENDED_TO_READ", 1)
+    monkeypatch.setattr(generation_rows, "_ATTENDED_TO_READ", 1)
     monkeypatch.setattr(rows_writer(model), "max_prefill", 3 * (len(header.tokens) + 4))
     rows_of_passes.clear()
     assert texts(model, requests) == expected

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.generation.cache import RowsCache
-from pytest_llmeval.models.huggingface.generation.engine import TextEngine
-from pytest_llmeval.models.huggingface.generation.loop import RowsWriter
-from pytest_llmeval.models.huggingface.generation.rows import Rows
-from pytest_llmeval.models.huggingface.generation.seconds import Seconds
+from pytest_llmeval.models.huggingface.generation import TextEngine
+from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation_rows import Rows, RowsCache
+from pytest_llmeval.models.huggingface.generation_writer import Seconds
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.support import load

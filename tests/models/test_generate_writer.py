@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.huggingface.generation.writer import GenerationPlan, Writer, choose_tokens, seed_of
+from pytest_llmeval.models.huggingface.generation_writer import GenerationPlan, Writer, choose_tokens, seed_of
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, cut_behind_reasoning, split_reasoning
 from tests.properties import examples
 from tests.tiny_models import make_tokenizer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.models.huggingface.gpus import device_in_turn, num_visible_gpus
+from pytest_llmeval.models.hardware import device_in_turn, num_visible_gpus
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 import torch
 from huggingface_hub import errors
 
-from pytest_llmeval.models.huggingface.errors import cause, explain, is_out_of_memory
+from pytest_llmeval.models.huggingface.device import is_out_of_memory
 from pytest_llmeval.models.huggingface.kind import Hub
+from pytest_llmeval.models.huggingface.loading import cause, explain
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of

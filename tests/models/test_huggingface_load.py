@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.huggingface import loading as huggingface_load
-from pytest_llmeval.models.huggingface.backend import load_backend
-from pytest_llmeval.models.huggingface.kind import Folder
+from pytest_llmeval.models.huggingface.kind import Folder, load_backend
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, resolve_max_length
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
@@ -106,7 +105,7 @@ def test_hub_cache(tmp_path: Path, checkpoint: Path) -> None:
         "    m = load('org/name', revision=revision)\n"
         "    print(m.identity.revision, m.identity.fingerprint)\n"
         "from pytest_llmeval.errors import ModelError\n"
-        "from pytest_llmeval.models.huggingface.backend import load_backend\n"
+        "from pytest_llmeval.models.huggingface.kind import load_backend\n"
         "from pytest_llmeval.models.huggingface.kind import Hub\n"
         "from pytest_llmeval.models.specs import ModelSpec\n"
         "from pytest_llmeval.models.settings import ModelSettings\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_llmeval.models.hardware import Busy, choose_threads, is_set_by_user
 from pytest_llmeval.models.huggingface.device import Threads
-from pytest_llmeval.models.threads import Busy, choose_threads, is_set_by_user
 from tests.support import clean_environment
 
 
@@ -128,7 +128,7 @@ def test_variables_that_set_the_number() -> None:
 
 _IMPORT = """
 import os
-from pytest_llmeval.models.threads import waiting_briefly
+from pytest_llmeval.models.hardware import waiting_briefly
 with waiting_briefly():
     inside = os.environ.get("GOMP_SPINCOUNT")
     {inside}

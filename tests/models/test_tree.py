@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.architectures import Attention
-from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
-from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
+from pytest_llmeval.models.huggingface.forward import Runner
+from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
+from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
 from tests.models.support import one_line_of
@@ -93,12 +93,12 @@ def test_the_check_at_loading_finds_a_wrong_mask(name: str, monkeypatch: pytest.
     """A window that the config keeps to itself ends on the plain path."""
     right = loglikelihoods(make_model(name).loglikelihood(REQUESTS))
     monkeypatch.setattr(
-        "pytest_llmeval.models.huggingface.loglikelihood.engine.attention_of",
+        "pytest_llmeval.models.huggingface.loglikelihood.attention_of",
         lambda config: Attention(kind="full", reason="as it seems"),
     )
     if name != "mistral_window_8":  # it takes one mask, so there is no mapping to be left out
         monkeypatch.setattr(
-            "pytest_llmeval.models.huggingface.loglikelihood.engine.attention_of",
+            "pytest_llmeval.models.huggingface.loglikelihood.attention_of",
             lambda config: Attention(
                 kind="full", reason="as it seems", layer_types=tuple(dict.fromkeys(config["layer_types"]))
             ),
@@ -214,7 +214,7 @@ def test_blocks_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
         widths.append(query.shape[2])
         return sdpa_attention_forward(module, query, *args, **kwargs)
 
-    monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood.tree.sdpa_attention_forward", watching)
+    monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood_tree.sdpa_attention_forward", watching)
     model = make_model("llama")
     model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64, block_tokens=1)
     model.loglikelihood(chunk(model, "rivers", range(10)))
@@ -426,7 +426,7 @@ def test_a_number_on_one_path_alone_is_no_agreement(monkeypatch: pytest.MonkeyPa
     def too_large(*args: Any, **kwargs: Any) -> Any:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood.engine.score_rows", too_large)
+    monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood.score_rows", too_large)
     asked, use = model.audit(REQUESTS)
     assert asked is not model
     assert use.engine == "plain"

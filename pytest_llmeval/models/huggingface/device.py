@@ -1,4 +1,7 @@
-"""Where a model runs: device, dtype, threads. Imports torch, and not transformers."""
+"""Where a model runs: device, dtype, threads, and errors that say of the device that it is full or broken.
+
+Imports torch, and not transformers.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,23 @@ from typing import Any, ClassVar
 
 import torch
 
-from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.huggingface.gpus import device_in_turn
-from pytest_llmeval.models.threads import Busy, choose_threads, is_set_by_user
+from pytest_llmeval.errors import ModelError, OptionError, RequestError
+from pytest_llmeval.models.hardware import Busy, choose_threads, device_in_turn, is_set_by_user
 
 __all__ = [
     "Threads",
     "available_cores",
     "configure_threads",
     "device_of_worker",
+    "empty_cache",
+    "is_device_broken",
+    "is_out_of_memory",
     "kept_bytes",
     "release_memory",
     "resolve_device",
     "resolve_dtype",
     "tokens_in_memory",
+    "too_little_memory",
 ]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -107,7 +113,7 @@ def configure_threads(worker_count: int) -> int:
 
 
 class Threads:
-    """The threads of this process, one of ``num_workers`` that run models at once; ``models/threads.py`` says why.
+    """The threads of this process, one of ``num_workers`` that run models at once; ``models/hardware.py`` says why.
 
     What the user sets wins, and is not touched again: ``OMP_NUM_THREADS``, or ``torch.set_num_threads``, which is
     known by another number than torch begins with, or than was set here.
@@ -209,3 +215,50 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():
         torch.mps.empty_cache()
+
+
+def empty_cache() -> None:
+    """Give memory that torch keeps for later back to the GPU."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def too_little_memory(device: Any) -> RequestError:
+    """Return what a request gets that does not fit into memory alone."""
+    return RequestError(f"the device {device} has too little memory for this request")
+
+
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+_BROKEN_DEVICE = (
+    "device-side assert",
+    "an illegal memory access",
+    "illegal instruction was encountered",
+    "misaligned address",
+    "uncorrectable ECC error",
+    "unspecified launch failure",
+    "GPU has fallen off the bus",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "NCCL communicator was aborted",
+)
+"""Words of CUDA in errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether ``error`` says that a device, or the machine, has no memory left."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
+
+
+def is_device_broken(error: BaseException) -> bool:
+    """Return whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in _BROKEN_DEVICE)

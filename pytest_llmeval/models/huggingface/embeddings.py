@@ -19,9 +19,8 @@ from pytest_llmeval.errors import ContextLengthError, LLMEvalError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import UNUSED, check_embedder, deciding_files
-from pytest_llmeval.models.huggingface.device import Threads, resolve_device, resolve_dtype
-from pytest_llmeval.models.huggingface.errors import explain, is_out_of_memory
-from pytest_llmeval.models.huggingface.loading import quiet
+from pytest_llmeval.models.huggingface.device import Threads, is_out_of_memory, resolve_device, resolve_dtype
+from pytest_llmeval.models.huggingface.loading import explain, quiet
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.types import JSON, EmbeddingRequest, EmbeddingResponse, ModelIdentity

@@ -18,11 +18,10 @@ import torch
 from pytest_llmeval.errors import ContextLengthError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.huggingface.batches import BatchRow, group_by, plan_decoder_rows
+from pytest_llmeval.models.huggingface.forward import RowScores, Runner, Scored, padded
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
-from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine
-from pytest_llmeval.models.huggingface.loglikelihood.plain import RowScores, Scored, padded
+from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.runner import Runner
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import model_error

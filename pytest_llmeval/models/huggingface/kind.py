@@ -11,9 +11,11 @@ import re
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import (
     CONFIG,
@@ -22,12 +24,14 @@ from pytest_llmeval.models.huggingface.checkpoint import (
     check_embedder,
     check_library,
 )
-from pytest_llmeval.models.imports import importing_torch
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
 
-__all__ = ["Demo", "Folder", "Hub", "demo_folder"]
+if TYPE_CHECKING:
+    from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+
+__all__ = ["Demo", "Folder", "Hub", "demo_folder", "load_backend"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?", re.ASCII)
 _LONGEST_HUB_ID = 96
@@ -101,10 +105,7 @@ class Checkpoint(ModelKind):
                     from pytest_llmeval.models.huggingface.embeddings import load_embedder
 
                 return load_embedder(spec, settings, self.hub_id(spec))
-            with importing_torch():
-                from pytest_llmeval.models.huggingface.backend import load_backend
-
-        return load_backend(spec, settings)
+            return load_backend(spec, settings)
 
     def hub_id(self, spec: ModelSpec) -> str | None:
         """Return what the hub calls it; None for a folder."""
@@ -201,6 +202,25 @@ class Hub(Checkpoint):
                 f"unset it, or give a folder (./{spec.name} does not exist)",
             )
         super().check_files(spec, settings)
+
+
+def load_backend(spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
+    """Load weights and tokenizer. Raises ``ModelError`` or ``OptionError``, each in one line."""
+    with importing_torch():
+        from pytest_llmeval.models.huggingface.device import Threads
+        from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
+        from pytest_llmeval.models.huggingface.loading import load_checkpoint
+        from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+
+    threads = None if settings.num_workers is None else Threads(settings.num_workers)
+    loaded = load_checkpoint(spec, settings)
+    is_encoder_decoder = loaded.model.config.is_encoder_decoder
+    model = (HuggingFaceEncoderDecoderModel if is_encoder_decoder else HuggingFaceModel)(spec, settings, loaded)
+    if not is_encoder_decoder:
+        model.check_engine()
+    if settings.device == "cpu":
+        model.threads = threads
+    return model
 
 
 def _engine_of(folder: Path | None, settings: ModelSettings) -> str:

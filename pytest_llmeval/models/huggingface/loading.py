@@ -22,17 +22,22 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_L
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
 
-from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.fingerprint import Digests
-from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, check_adapter, weight_files
-from pytest_llmeval.models.huggingface.device import resolve_device, resolve_dtype
-from pytest_llmeval.models.huggingface.errors import cause, explain, needs_remote_code
+from pytest_llmeval.models.huggingface.checkpoint import (
+    ADAPTER_CONFIG,
+    ALLOW_PICKLE,
+    CONFIG,
+    check_adapter,
+    weight_files,
+)
+from pytest_llmeval.models.huggingface.device import is_out_of_memory, resolve_device, resolve_dtype
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error
 from pytest_llmeval.types import JSON
 
-__all__ = ["LoadedCheckpoint", "load_checkpoint", "quiet"]
+__all__ = ["LoadedCheckpoint", "cause", "explain", "load_checkpoint", "load_tokenizer", "quiet"]
 
 _LOG = logging.getLogger("pytest_llmeval")
 _DISTRIBUTION = "pytest-llmeval-suites"
@@ -295,3 +300,89 @@ def quiet() -> Iterator[None]:
                 enable_progress_bars()
             else:
                 disable_progress_bars()
+
+
+def load_tokenizer(model: str, location: str) -> Any:
+    """Return the tokenizer of a folder or a hub id, for the model that the user calls ``model``. Raises
+    ``ModelError``.
+    """
+    folder = Path(location).expanduser()
+    try:
+        with quiet():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder) if folder.is_dir() else location)
+    except Exception as error:  # transformers, the hub: each has its own
+        raise model_error(model, f"cannot load a tokenizer from {location} ({describe(error)})") from error
+    # Where the files are missing, transformers makes an empty tokenizer and says nothing.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise model_error(model, f"{location} has no tokenizer")
+    return tokenizer
+
+
+# Errors
+
+
+def needs_remote_code(error: BaseException) -> bool:
+    """Return whether transformers asks for ``trust_remote_code``."""
+    return "trust_remote_code" in str(error)
+
+
+def cause(error: BaseException, *kinds: type[BaseException]) -> BaseException | None:
+    """Return the first exception of ``kinds`` among ``error`` and what it was raised from."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kinds):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return None
+
+
+def explain(error: Exception, spec: ModelSpec, settings: ModelSettings) -> ModelError:
+    """Return the one sentence for what the libraries raised while loading."""
+    return model_error(spec.name, _hub_problem(error, spec, settings) or _local_problem(error, spec))
+
+
+def _hub_problem(error: Exception, spec: ModelSpec, settings: ModelSettings) -> str | None:
+    revision = settings.revision or "main"
+    if cause(error, hub_errors.GatedRepoError):
+        return "is gated on the hub; ask for access on its page, then log in with `hf auth login` or set HF_TOKEN"
+    if cause(error, hub_errors.RevisionNotFoundError):
+        return f"has no revision {revision} on the hub; check --llm-revision"
+    if cause(error, hub_errors.RepositoryNotFoundError):
+        return "no such model on the hub, or one that HF_TOKEN has no access to; check the spelling, or give a folder"
+    if cause(error, hub_errors.HFValidationError):
+        return f"is not a folder here, nor a valid hub id ({describe(error)})"
+    if spec.kind.name == "hub" and "does not appear to have" in str(error):
+        return _weights_problem(error)
+    if cause(error, hub_errors.OfflineModeIsEnabled, hub_errors.LocalEntryNotFoundError, ConnectionError):
+        return (
+            f"not in the hub's cache at revision {revision}, and the hub cannot be reached; "
+            "connect, or fill the cache with `hf download`, or give a folder"
+        )
+    return None
+
+
+def _weights_problem(error: Exception) -> str:
+    if "safetensors" in str(error):
+        return f"has no safetensors weights, and pickles can run code; {ALLOW_PICKLE}"
+    return f"lacks a file: {describe(error)}"
+
+
+def _local_problem(error: Exception, spec: ModelSpec) -> str:
+    if is_out_of_memory(error):
+        return "does not fit into memory; use a smaller --llm-dtype, quantisation, or another device"
+    if needs_remote_code(error):
+        return "needs Python code that comes with the checkpoint; read it, and allow it with --llm-trust-remote-code"
+    if isinstance(error, ImportError):
+        return f"needs a package that is not installed: {describe(error)}"
+    if "does not appear to have" in str(error) or "Error no file named" in str(error):
+        return _weights_problem(error)
+    if "ignore_mismatched_sizes" in str(error):
+        return "its weights have other shapes than config.json says"
+    if isinstance(error, ValueError) and ("model type" in str(error) or "Unrecognized" in str(error)):
+        return (
+            "transformers does not know it as a causal language model: check model_type in config.json, "
+            f"or upgrade transformers ({describe(error)})"
+        )
+    return f"cannot be loaded from {spec.location}: {describe(error)}"

@@ -20,15 +20,12 @@ from pytest_llmeval.models.fingerprint import fingerprint_files
 from pytest_llmeval.models.huggingface.batches import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import Threads
-from pytest_llmeval.models.huggingface.errors import explain
-from pytest_llmeval.models.huggingface.generation.engine import Text, TextEngine, Written
-from pytest_llmeval.models.huggingface.generation.transformers_generate import clean_generation_config
-from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan
-from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
-from pytest_llmeval.models.huggingface.loglikelihood.conditions import conditions_of_verdict
-from pytest_llmeval.models.huggingface.loglikelihood.engine import Engine, Outcome
-from pytest_llmeval.models.huggingface.loglikelihood.self_check import compare, self_check
-from pytest_llmeval.models.huggingface.runner import Runner
+from pytest_llmeval.models.huggingface.forward import Runner
+from pytest_llmeval.models.huggingface.generation import Text, TextEngine, Written, clean_generation_config
+from pytest_llmeval.models.huggingface.generation_writer import Generated, GenerationPlan
+from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, explain, quiet
+from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
+from pytest_llmeval.models.huggingface.self_check import compare, conditions_of_verdict, self_check
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by

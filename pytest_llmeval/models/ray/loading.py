@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
+from pytest_llmeval.models.hardware import num_visible_gpus
 from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.model import AuditedReplicatedModel, ReplicatedModel

@@ -270,7 +270,7 @@ def _sendable(response: object) -> Any:
 def _is_device_broken(error: Exception) -> bool:
     if "torch" not in sys.modules:
         return False
-    from pytest_llmeval.models.huggingface.errors import is_device_broken
+    from pytest_llmeval.models.huggingface.device import is_device_broken
 
     return is_device_broken(error)
 

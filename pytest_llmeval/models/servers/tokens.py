@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Tokenizer
+from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.servers import loop
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ def _snapshot(name: str) -> Path | None:
 
 
 def _load(model: str, location: str) -> Tokenizer:
-    from pytest_llmeval.models.huggingface.tokenizer import load_tokenizer  # imports transformers
+    with importing_torch(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
+        from pytest_llmeval.models.huggingface.loading import load_tokenizer
 
     tokenizer: Tokenizer = load_tokenizer(model, location)
     return tokenizer

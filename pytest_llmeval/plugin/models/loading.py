@@ -17,7 +17,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
 from pytest_llmeval.models.findings import Findings
-from pytest_llmeval.models.imports import importing_torch
+from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.chunks import KEEPS_FILES, WorkQueue, plan_chunks, plan_tests
-from pytest_llmeval.models.huggingface.gpus import num_visible_gpus
+from pytest_llmeval.models.hardware import num_visible_gpus
 from pytest_llmeval.plugin.options.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.process import share_session
 from pytest_llmeval.plugin.stash import has_collected_key, llm_session_key

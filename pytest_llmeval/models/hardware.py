@@ -1,4 +1,5 @@
-"""How many threads a model on the CPU gets, and how they wait for each other. Imports no torch.
+"""The cores and GPUs of this machine, found without torch: how many threads a model on the CPU gets, how they wait for
+each other, and which GPUs CUDA would show.
 
 Threads of OpenMP wait in a busy loop for some milliseconds. While another process needs the core, that takes time from
 the thread that they wait for: on two busy cores two threads take three times as long as one. So a
@@ -8,6 +9,7 @@ model has as many threads as there are free cores, and they wait in the loop onl
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Busy", "choose_threads", "is_set_by_user", "waiting_briefly"]
+from pytest_llmeval.data.garbage import without_collection
+
+__all__ = [
+    "Busy",
+    "choose_threads",
+    "device_in_turn",
+    "importing_torch",
+    "is_set_by_user",
+    "num_visible_gpus",
+    "waiting_briefly",
+]
+
 
 _WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 """GNU's OpenMP (torch's own on Linux): turns of the loop, a millisecond at most. On an idle machine that is long
@@ -106,3 +119,39 @@ class Busy:
             return None
         used = user + nice + system + irq + softirq + steal
         return _Reading(self._clock(), used / ticks, self._own())
+
+
+def num_visible_gpus(environment: Mapping[str, str], devices: Path = Path("/dev")) -> int:
+    """Return how many NVIDIA GPUs a process with this environment may use, on Linux; 0 where that cannot be known.
+
+    ``CUDA_VISIBLE_DEVICES`` lists indices or ids, and ends at the first that is not there, as in CUDA's own reading.
+    """
+    try:
+        present = sum(re.fullmatch(r"nvidia[0-9]+", path.name) is not None for path in devices.iterdir())
+    except OSError:
+        present = 0
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None or not present:
+        return present
+    count = 0
+    for name in (text.strip() for text in listed.split(",")):
+        is_index = re.fullmatch(r"[0-9]+", name) is not None
+        if not name or name.startswith("-") or (is_index and int(name) >= present):
+            break
+        count += 1
+    return count
+
+
+def device_in_turn(device: str, slot: int, num_gpus: int) -> str:
+    """Return the device of the worker in ``slot``, counted from 0: ``cuda`` without a number is each GPU in turn."""
+    return f"cuda:{slot % num_gpus}" if device == "cuda" and num_gpus > 1 else device
+
+
+@contextmanager
+def importing_torch() -> Iterator[None]:
+    """Import torch, and what builds on it, in this context: its threads wait briefly, and it takes less time.
+
+    The imports make 300,000 objects that stay.
+    """
+    with without_collection(), waiting_briefly():
+        yield

@@ -1,10 +1,10 @@
 """Writing texts row by row: one forward pass for each token, over the rows that are not done.
 
 For causal models of transformers whose attention is known. Rows that are done leave, and texts that wait take their
-places (``rows.py``; the continuous batching of Orca, OSDI 2022). The header that prompts share is computed once, kept
-for later calls, and read by all rows; each row's own part is padded on the left and masked, with explicit positions.
-Where some layers attend to a window only, a padded gap after the header would be silently wrong: whole prompts are
-padded.
+places (``generation_rows.py``; the continuous batching of Orca, OSDI 2022). The header that prompts share is computed
+once, kept for later calls, and read by all rows; each row's own part is padded on the left and masked, with explicit
+positions. Where some layers attend to a window only, a padded gap after the header would be silently wrong: whole
+prompts are padded.
 """
 
 from __future__ import annotations
@@ -19,16 +19,31 @@ import torch
 
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.batches import group_by
-from pytest_llmeval.models.huggingface.device import kept_bytes
-from pytest_llmeval.models.huggingface.errors import is_out_of_memory
-from pytest_llmeval.models.huggingface.generation.cache import Header, RowsCache, UnsupportedHeader, reading_headers
-from pytest_llmeval.models.huggingface.generation.rows import Rows, num_columns
-from pytest_llmeval.models.huggingface.generation.seconds import Seconds
-from pytest_llmeval.models.huggingface.generation.writer import Generated, GenerationPlan, Writer, choose_tokens
+from pytest_llmeval.models.huggingface.device import is_out_of_memory, kept_bytes
+from pytest_llmeval.models.huggingface.forward import Runner
+from pytest_llmeval.models.huggingface.generation_rows import (
+    Header,
+    Rows,
+    RowsCache,
+    UnsupportedHeader,
+    num_columns,
+    reading_headers,
+)
+from pytest_llmeval.models.huggingface.generation_writer import (
+    Generated,
+    GenerationPlan,
+    Seconds,
+    Writer,
+    choose_tokens,
+)
 from pytest_llmeval.models.huggingface.prefix_tree import HeaderGroup, common_length, plan_headers
-from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["MIN_HEADER_TOKENS", "RowsWriter", "can_drive"]
+__all__ = [
+    "MIN_HEADER_TOKENS",
+    "RowsWriter",
+    "can_drive",
+]
+
 
 _LOG = logging.getLogger("pytest_llmeval")
 

@@ -24,11 +24,15 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.batches import BatchRow
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, logprobs_of
+from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, logprobs_of
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
-from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["PathCache", "TreeScorer", "attend_in_blocks", "in_blocks"]
+__all__ = [
+    "PathCache",
+    "TreeScorer",
+    "attend_in_blocks",
+    "in_blocks",
+]
 
 
 _ATTENTION = "llmeval_tree"

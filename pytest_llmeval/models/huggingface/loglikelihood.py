@@ -19,15 +19,23 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
 from pytest_llmeval.models.huggingface.batches import BatchRow, plan_batches, plan_rows
-from pytest_llmeval.models.huggingface.device import kept_bytes, tokens_in_memory
-from pytest_llmeval.models.huggingface.errors import is_out_of_memory
+from pytest_llmeval.models.huggingface.device import (
+    empty_cache,
+    is_out_of_memory,
+    kept_bytes,
+    tokens_in_memory,
+    too_little_memory,
+)
+from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, Scored, score_rows, summed
 from pytest_llmeval.models.huggingface.loading import quiet
-from pytest_llmeval.models.huggingface.loglikelihood.plain import Logprobs, Scored, score_rows, summed
-from pytest_llmeval.models.huggingface.loglikelihood.tree import TreeScorer
+from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step
-from pytest_llmeval.models.huggingface.runner import Runner
 
-__all__ = ["Engine", "Outcome", "empty_cache", "too_little_memory"]
+__all__ = [
+    "Engine",
+    "Outcome",
+]
+
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
@@ -361,14 +369,3 @@ def _in_halves(
 
 def _is_nan(outcome: Outcome | RequestError) -> bool:
     return isinstance(outcome, Outcome) and math.isnan(outcome.loglikelihood)
-
-
-def empty_cache() -> None:
-    """Give memory that torch keeps for later back to the GPU."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def too_little_memory(device: Any) -> RequestError:
-    """Return what a request gets that does not fit into memory alone."""
-    return RequestError(f"the device {device} has too little memory for this request")

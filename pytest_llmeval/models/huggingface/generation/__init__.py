@@ -1,1 +1,0 @@
-"""Writing text: batches, caches of shared headers, stop strings."""

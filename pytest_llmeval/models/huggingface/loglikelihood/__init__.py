@@ -1,1 +1,0 @@
-"""Log-likelihoods of continuations: plain, or with what requests share computed once."""
