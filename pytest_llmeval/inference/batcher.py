@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, cast
 
 from pytest_llmeval.errors import RequestError
@@ -182,7 +183,6 @@ class _Judgement:
     models: Models
     asked: Ask
     in_flight: InFlight | None = None
-    is_alone: bool = False
     outcome: Score | BaseException | None = None
 
     @property
@@ -196,6 +196,65 @@ class _Judgement:
             if self.in_flight is not None:
                 self.in_flight.cancel()
             self.steps.close()
+
+
+class _Preparation:
+    """Steps before the first answer to a group: its model sees the whole suite, or the model's fast path is audited."""
+
+    def __init__(self) -> None:
+        self.audits: dict[Hashable, tuple[Sequence[PlannedSample], Sequence[PlannedSample]]] = {}
+        """The samples that are audited, and those in case none of these can be, by group."""
+        self.engine_uses: dict[Hashable, EngineUse] = {}
+        self._answerers: dict[Hashable, object] = {}
+        self._failed_audits: dict[Hashable, Exception] = {}
+        self._prepared: dict[Hashable, Exception | None] = {}
+
+    def forget_model(self) -> None:
+        """Forget what was found of a model; what is to be audited stays."""
+        self._answerers.clear()
+        self._failed_audits.clear()
+        self._prepared.clear()
+
+    def show_suite(self, sample: PlannedSample, model: SampleModel) -> None:
+        """Show the model the sample's whole suite, once; if it cannot take that suite, it never can."""
+        __tracebackhide__ = True
+        if sample.suite is None:
+            return
+        if sample.group not in self._prepared:
+            self._prepared[sample.group] = None
+            samples = sample.suite()
+            try:
+                model.prepare(samples[0].suite, samples)
+            except Exception as error:
+                self._prepared[sample.group] = error
+        if (known := self._prepared[sample.group]) is not None:
+            raise known
+
+    def answerer(self, group: Hashable, model: object) -> object:
+        """Return the model that answers this group: what its audit returned, if the model has one.
+
+        What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
+        answered unaudited.
+        """
+        audit = getattr(model, "audit", None)
+        if group not in self._answerers and group in self.audits and callable(audit):
+            if (known := self._failed_audits.get(group)) is not None:
+                raise known  # for every sample of the suite, after it was tried once
+            samples, spares = self.audits[group]
+            for some in (samples, *([spare] for spare in spares)):
+                requests = [request for sample in some for request in sample.requests()]
+                if all(isinstance(request, GenerateRequest) for request in requests):
+                    del self.audits[group]
+                    break
+                try:
+                    self._answerers[group], use = audit(requests)
+                except Exception as error:
+                    self._failed_audits[group] = error
+                    raise
+                self.engine_uses[group] = use
+                if use.num_audited or use.engine == "plain":
+                    break
+        return self._answerers.get(group, model)
 
 
 class Batcher:
@@ -216,14 +275,12 @@ class Batcher:
         self._ready: dict[Hashable, list[Response] | Exception] = {}
         self._asked: set[Hashable] = set()
         self._alone: set[Hashable] = set()
-        self._audits: dict[Hashable, tuple[Sequence[PlannedSample], Sequence[PlannedSample]]] = {}
-        self._answerers: dict[Hashable, object] = {}
-        self._failed_audits: dict[Hashable, Exception] = {}
-        self._prepared: dict[Hashable, Exception | None] = {}
+        self._preparation = _Preparation()
         self._judgements: dict[Hashable, _Judgement] = {}
+        self._judged_alone: set[Hashable] = set()
         self._judge_uses: dict[Hashable, JudgeUse] = {}
         self._judge_seconds: dict[Hashable, float] = {}
-        self.engine_uses: dict[Hashable, EngineUse] = {}
+        self.engine_uses = self._preparation.engine_uses
         """The finding of each group's audit, by group."""
         self.next_key: Hashable | None = None
         """The key of the sample that runs after this one, if that is known and is a sample."""
@@ -250,7 +307,7 @@ class Batcher:
 
         If none of them can be, the first of ``spares`` that can is.
         """
-        self._audits[samples[0].group] = (samples, spares)
+        self._preparation.audits[samples[0].group] = (samples, spares)
 
     def following(self, sample: PlannedSample) -> list[PlannedSample]:
         """Return the samples of the chunk that run after this one, were not asked for, and are this process's to
@@ -284,6 +341,30 @@ class Batcher:
             if key not in self._asked and key not in self._in_flight and not other.is_skipped:
                 yield other
 
+    def _ask_together(
+        self,
+        key: Hashable,
+        keys: Sequence[Hashable],
+        ask_for: Callable[[Sequence[Hashable]], None],
+        alone: set[Hashable],
+    ) -> None:
+        """Ask for what these samples want in one call; if that fails, only for what ``key`` wants, if it is among them.
+
+        Whoever of them made the call fail, ``key`` is not to blame before it has been asked for alone. The same holds
+        for a time limit that it met while the others were computed. All are added to ``alone``: from then on each is
+        asked for when its own test runs. What was answered by then is not asked for again.
+        """
+        __tracebackhide__ = True
+        if list(keys) != [key]:
+            try:
+                return ask_for(keys)
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
+                alone.update(keys)
+        if key in keys and key not in self._ready:
+            ask_for([key])
+
     # The model that is evaluated
 
     @property
@@ -305,8 +386,11 @@ class Batcher:
                 answers = self._in_flight.pop(sample.key).wait()
             self._take(sample, answers)
         elif sample.key not in self._ready:
-            others = [] if answers_one_by_one(model) or sample.key in self._alone else self.following(sample)
-            self._ask_ahead(sample, others)
+            is_alone = answers_one_by_one(model) or sample.key in self._alone
+            wanted = {one.key: one for one in (sample, *([] if is_alone else self.following(sample)))}
+            self._ask_together(
+                sample.key, [*wanted], lambda keys: self._ask([wanted[key] for key in keys]), self._alone
+            )
         outcome = self._ready.pop(sample.key)
         if isinstance(outcome, Exception):
             raise outcome
@@ -352,8 +436,9 @@ class Batcher:
         """Let go of the model, which makes room for another one, and of what it computed ahead; the plan stays."""
         self._take_back()
         self._model = None
-        for known in (self._in_flight, self._ready, self._answerers, self._failed_audits, self._prepared):
-            known.clear()
+        self._in_flight.clear()
+        self._ready.clear()
+        self._preparation.forget_model()
 
     def _meet(self, model: object) -> None:
         """Take a model for the one that is asked from now on: what was computed ahead counts only for the same object.
@@ -393,33 +478,15 @@ class Batcher:
 
     def _put_in_flight(self, sample: PlannedSample) -> None:
         requests = sample.requests()
-        answerer = cast("BackgroundModel", self._audited(sample.group, self._model))
+        answerer = cast("BackgroundModel", self._preparation.answerer(sample.group, self._model))
         self._in_flight[sample.key] = InFlight(self._model, requests, answerer)
-
-    def _ask_ahead(self, sample: PlannedSample, others: Sequence[PlannedSample]) -> None:
-        """Ask for the sample together with ``others``, and alone if that fails.
-
-        Whoever of them made the call fail, this sample is not to blame before it has been asked for alone. The same
-        holds for a time limit that this sample met while its neighbours were computed. What the model had answered by
-        then is not asked for again.
-        """
-        __tracebackhide__ = True
-        if others:
-            try:
-                return self._ask([sample, *others])
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
-                self._alone.update(other.key for other in (sample, *others))
-        if sample.key not in self._ready:
-            self._ask([sample])
 
     def _ask(self, samples: Sequence[PlannedSample]) -> None:
         __tracebackhide__ = True
         started, started_at = time.perf_counter(), time.time()
         requests = [sample.requests() for sample in samples]
         with nullcontext() if self.answering is None else self.answering(self._model, len(samples)):
-            answerer = self._audited(samples[0].group, self._model)
+            answerer = self._preparation.answerer(samples[0].group, self._model)
             known: dict[int, Response | Failed | None] = {}
             try:
                 answers = iter(self._answers(samples, requests, answerer, known.update))
@@ -466,51 +533,10 @@ class Batcher:
         """
         __tracebackhide__ = True
         if answers_samples(model):
-            self._prepare(samples[0], model)
+            self._preparation.show_suite(samples[0], model)
             if all(sample.sample is not None for sample in samples):
                 return _ask_by_sample(model, samples, requests)
         return ask(model, [request for own in requests for request in own], listener)
-
-    def _prepare(self, sample: PlannedSample, model: SampleModel) -> None:
-        """Show the model the sample's whole suite, once; if it cannot take that suite, it never can."""
-        __tracebackhide__ = True
-        if sample.suite is None:
-            return
-        if sample.group not in self._prepared:
-            self._prepared[sample.group] = None
-            samples = sample.suite()
-            try:
-                model.prepare(samples[0].suite, samples)
-            except Exception as error:
-                self._prepared[sample.group] = error
-        if (known := self._prepared[sample.group]) is not None:
-            raise known
-
-    def _audited(self, group: Hashable, model: object) -> object:
-        """Return the model that answers this group: what its audit returned, if the model has one.
-
-        What the audit found holds as long as the model is the same. An audit that fails fails the call: nothing is
-        answered unaudited.
-        """
-        audit = getattr(model, "audit", None)
-        if group not in self._answerers and group in self._audits and callable(audit):
-            if (known := self._failed_audits.get(group)) is not None:
-                raise known  # for every sample of the suite, after it was tried once
-            samples, spares = self._audits[group]
-            for some in (samples, *([spare] for spare in spares)):
-                requests = [request for sample in some for request in sample.requests()]
-                if all(isinstance(request, GenerateRequest) for request in requests):
-                    del self._audits[group]
-                    break
-                try:
-                    self._answerers[group], use = audit(requests)
-                except Exception as error:
-                    self._failed_audits[group] = error
-                    raise
-                self.engine_uses[group] = use
-                if use.num_audited or use.engine == "plain":
-                    break
-        return self._answerers.get(group, model)
 
     # The models that scorers ask
 
@@ -539,6 +565,7 @@ class Batcher:
         self.judges_ahead = False
         self._judgements.pop(key).give_up()
         self._judge_uses.pop(key, None)
+        self._judged_alone.discard(key)
         return False
 
     def begin(self, key: Hashable, steps: JudgeSteps, models: Models) -> None:
@@ -563,6 +590,7 @@ class Batcher:
                 self._go_on(key)
         finally:
             self._judgements.pop(key, one).give_up()
+            self._judged_alone.discard(key)
             self.shares.share_out(time.perf_counter() - started, self._judge_seconds)
         if isinstance(one.outcome, BaseException):
             raise one.outcome
@@ -595,13 +623,14 @@ class Batcher:
         is_waiting = True
         for keys in calls.values():
             model = self._judgements[keys[0]].model
-            wanted = [other for other in keys if not self._judgements[other].is_alone]
-            if key in keys and (own.is_alone or answers_one_by_one(model)):
+            if answers_one_by_one(model):  # a sample is done before the next one's is asked: Ctrl-C loses one verdict
+                wanted = [key] if key in keys else []
+            elif key in keys and key in self._judged_alone:
                 wanted = [key]
-            elif answers_one_by_one(model):  # a sample is done before the next one's is asked: Ctrl-C loses one verdict
-                wanted = []
+            else:
+                wanted = [other for other in keys if other not in self._judged_alone]
             if wanted:
-                self._call(key, wanted, model)
+                self._ask_together(key, wanted, partial(self._call, model=model), self._judged_alone)
                 is_waiting = False
         if is_waiting and own.outcome is None:
             self._wait()
@@ -615,29 +644,13 @@ class Batcher:
         except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
             one.outcome = error
 
-    def _call(self, key: Hashable, keys: Sequence[Hashable], model: object) -> None:
-        """Ask a model for what all of these want. If that fails, only what ``key`` wants is asked, to know whether it
-        is to blame; the others are from then on asked one by one, too, each when its own sample runs.
-        """
+    def _call(self, keys: Sequence[Hashable], model: object) -> None:
+        """Ask a model for what the judgements of all of these want."""
         __tracebackhide__ = True
-        judgements = self._judgements
-        try:
-            answers = ask(model, [request for other in keys for request in judgements[other].asked.requests])
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException:  # pytest's own outcomes (skip, fail) are no Exceptions
-            if keys == [key]:
-                raise
-            for other in keys:
-                judgements[other].is_alone = True
-            if key not in keys:  # it asks a model in another role
-                return
-            keys, answers = [key], ask(model, judgements[key].asked.requests)
-        start = 0
-        for other in keys:
-            count = len(judgements[other].asked.requests)
-            self._advance(other, answers[start : start + count])
-            start += count
+        asked = {key: self._judgements[key].asked.requests for key in keys}
+        answers = iter(ask(model, [request for requests in asked.values() for request in requests]))
+        for key, requests in asked.items():
+            self._advance(key, [next(answers) for _ in requests])
 
     def _wait(self) -> None:
         """Wait until one of those that a model in the background works on has all of its answers."""
