@@ -157,7 +157,7 @@ def add_parser(commands: Any) -> None:
         parser,
         "--gate",
         action="append",
-        type=_parsed_by("suites.format.gate_rules:GivenGate.parse"),
+        type=_parsed_by("suites.format.gates_spec:GivenGate.parse"),
         metavar="'SUITE: RULE'",
         help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
         "can be repeated",

@@ -245,7 +245,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         ini_field="project_gate",
         metavar="'SUITE: RULE'",
-        parse=parsers.of("suites.format.gate_rules:GivenGate.parse"),
+        parse=parsers.of("suites.format.gates_spec:GivenGate.parse"),
         help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
         "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file are added to these, "
         "and are decided on whole suites only.",
