@@ -495,6 +495,21 @@ def test_another_model_prepares_anew() -> None:
     assert len(first.prepared) == len(second.prepared) == 1
 
 
+def test_replies_of_the_data_are_read_without_the_model_that_others_ask() -> None:
+    model, data = Echo(), BySample()
+    members = [member("a"), member("b"), *(dataclasses.replace(one, recorded=data) for one in known("cd", "other"))]
+    batcher = planned(members)
+    assert outcome(batcher, members[0], model) == ["a.0"]
+    assert outcome(batcher, members[2], None) == ["other/c: other-c.0"]
+    assert [(one.key, found[0].text) for one, found in batcher.answered(members[2]) if hasattr(found[0], "text")] == [
+        ("other-d", "other/d: other-d.0")
+    ]
+    assert batcher.model is model
+    assert outcome(batcher, members[1], model) == ["b.0"]
+    assert model.calls == [["a.0", "b.0"]]
+    assert not data.prepared, "there is nothing to see that the rows do not say"
+
+
 def test_who_does_not_know_its_sample_is_asked_by_prompt() -> None:
     model, one = BySample(), member("a")
     assert outcome(planned([one]), one, model) == ["a.0"]

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pytest_llmeval.roles import ROLES
 from tests.plugin.embedder_for_tests import CLOSE_SUITE, EMBEDDER, write_embedder
 from tests.plugin.judge_for_tests import asked, records_of, report_of
 
@@ -118,6 +119,15 @@ def test_a_hand_written_test_without_an_embedder_is_skipped(project: pytest.Pyte
     project.makepyfile("def test_it(llm_embedder): pass")
     result = project.runpytest(*ALONE, "-rs")
     result.stdout.fnmatch_lines(["*no embedder: give --llm-embedder, or override the fixture llm_embedder in a conf*"])
+
+
+def test_each_role_has_an_option_and_a_fixture(project: pytest.Pytester) -> None:
+    shown = project.runpytest(*ALONE, "--fixtures").stdout.str()
+    for name, role in ROLES.items():
+        assert re.search(rf"llm_{name} \[session scope\] -- \S*fixtures.py:\d+\n *The model of ``--llm-{name}``", shown)
+        assert f"which {role.task}" in shown
+    text = " ".join(project.runpytest(*ALONE, "--help").stdout.str().split())
+    assert all(f"--llm-{name}: {role.help}" in text for name, role in ROLES.items())
 
 
 def test_two_embedders_are_refused(project: pytest.Pytester) -> None:
