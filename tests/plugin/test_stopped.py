@@ -50,6 +50,10 @@ def killed(prompt):
     return answer(prompt)
 
 
+def speaks(prompt):
+    raise KeyboardInterrupt("password=Fq8Fq8zz of " + prompt)
+
+
 class Batched:
     """Is asked for many at once, and yields its responses."""
 
@@ -200,3 +204,27 @@ def test_a_killed_session_leaves_a_journal_of_each_reply(llm_pytester: pytest.Py
     assert len(records) >= 10
     if workers == NO_XDIST:
         assert [record["id"] for record in records] == [f"s{n}" for n in range(10)]
+
+
+@pytest.mark.parametrize("options", [NO_XDIST, ["-n2"]], ids=["one process", "workers"])
+def test_ctrl_c_again_makes_the_same_report(pytester: pytest.Pytester, options: list[str]) -> None:
+    """A second one comes while pytest tells its plugins of the first."""
+    pytester.makeconftest(
+        "import os\n\ndef pytest_keyboard_interrupt():\n"
+        "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n        raise KeyboardInterrupt\n"
+    )
+    result = run(pytester, "ctrl_c", *options)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["stopped early (interrupted*): these numbers cover only what had run"])
+    result.stdout.no_fnmatch_line("*could not be scored*")
+    report = json.loads((pytester.path / "report.json").read_text())
+    assert report["stopped"].startswith("interrupted")
+    assert report["problems"] == []
+    assert report["exit_code"] == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.parametrize("options", [NO_XDIST, [*NO_XDIST, "--full-trace"]], ids=["line", "trace"])
+def test_the_text_of_a_keyboard_interrupt_has_no_secrets(pytester: pytest.Pytester, options: list[str]) -> None:
+    result = run(pytester, "speaks", *options)
+    result.stdout.fnmatch_lines(["*KeyboardInterrupt: password=[*][*][*] of 0 + 1 =*"])
+    assert "Fq8Fq8zz" not in result.stdout.str() + result.stderr.str()

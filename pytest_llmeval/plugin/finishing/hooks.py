@@ -126,6 +126,22 @@ class Reporting:
         if session is not None:
             session.add(report)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Generator[None]:
+        """Take secrets out of what pytest will show of it; and have the session count as interrupted from now on.
+
+        pytest sets the exit code behind this hook, and does not come to it where Ctrl-C is pressed again meanwhile.
+        """
+        session = self._config.pluginmanager.get_plugin("session")
+        if session is not None and isinstance(excinfo.value, KeyboardInterrupt):
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+        if self._config.stash[settings_key].all_specs:
+            from pytest_llmeval.text.redaction import redact_inside
+
+            shown = excinfo.getrepr
+            vars(excinfo)["getrepr"] = lambda *args, **kwargs: redact_inside(shown(*args, **kwargs))
+        return (yield)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         status = getattr(report, "llm_status", None)
