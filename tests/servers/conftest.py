@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.servers import client, watch
+from pytest_llmeval.models.servers import client
 from pytest_llmeval.models.settings import ModelSettings
 from tests.servers.stub import StubServer
 
@@ -50,4 +50,4 @@ def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 
     That would be one more of the requests that tests count. Tests of the question set the time themselves.
     """
-    monkeypatch.setattr(watch, "_SHORTEST_RESTART_S", math.inf)
+    monkeypatch.setattr(client, "_SHORTEST_RESTART_S", math.inf)

@@ -39,7 +39,7 @@ def test_options_that_share_their_beginning(connect: Connect, demo: Any) -> None
 def test_a_server_that_comes_back_as_another_stops_the_model(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answers would be taken for those of the first."""
     monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
-    monkeypatch.setattr("pytest_llmeval.models.servers.watch._SHORTEST_RESTART_S", 0.0)
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._SHORTEST_RESTART_S", 0.0)
     request = GenerateRequest("Once", max_tokens=2)
     with StubServer("vllm", instant=True) as stub:
         model = connect(stub)
@@ -60,7 +60,7 @@ def test_other_weights_under_the_same_name_are_found(
     dialect: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
-    monkeypatch.setattr("pytest_llmeval.models.servers.watch._SHORTEST_RESTART_S", 0.0)
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._SHORTEST_RESTART_S", 0.0)
     request = LoglikelihoodRequest("Once", " upon a time")
     with StubServer(dialect) as stub:
         model = connect(stub, f"tokenizer={DEMO}")
@@ -77,7 +77,7 @@ def test_other_weights_under_the_same_name_are_found(
 def test_a_server_that_is_still_loading_is_waited_for(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """llama-server lists its model before it says anything else of it."""
     monkeypatch.setattr("pytest_llmeval.models.servers.client._BASE_DELAY_S", 0.01)
-    monkeypatch.setattr("pytest_llmeval.models.servers.watch._SHORTEST_RESTART_S", 0.0)
+    monkeypatch.setattr("pytest_llmeval.models.servers.client._SHORTEST_RESTART_S", 0.0)
     with StubServer("llama-server", instant=True) as stub:
         model = connect(stub)
         port = int(stub.host.rpartition(":")[2])

@@ -1,8 +1,11 @@
-"""Reads replies from a file: a user's rows, lm-eval's ``--log_samples``, or a report or journal of this plugin."""
+"""Reads replies from a file: a user's rows, lm-eval's ``--log_samples``, a report or journal of this plugin, or a run
+of TREC, in which each line is a document that was found.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from pytest_llmeval.data.files import Source, open_bytes
+from pytest_llmeval.data.files import Source, decode, open_bytes
 from pytest_llmeval.data.rows import FORMATS, NoColumnError, Row, column_value, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import ended_at_limit
-from pytest_llmeval.models.replay.trec_run import read_run
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.documents import Documents, found_documents
@@ -23,9 +25,16 @@ from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    *("ReplayArguments", "Replies", "RecordedReply", "ReplyProblem"),
-    *("parsed_list", "read_replies", "replay_format", "truncated"),
+    "RecordedReply",
+    "ReplayArguments",
+    "Replies",
+    "ReplyProblem",
+    "parsed_list",
+    "read_replies",
+    "replay_format",
+    "truncated",
 ]
+
 
 _T = TypeVar("_T")
 Kind: TypeAlias = Literal["rows", "lm-eval samples", "report", "TREC run"]
@@ -386,7 +395,7 @@ def _lm_eval_reply(row: Row, number: int) -> RecordedReply:
 
 def _of_run(source: Source) -> Iterator[RecordedReply]:
     try:
-        for line, query, documents in read_run(source):
+        for line, query, documents in _read_run(source):
             yield RecordedReply(place=f"{source.shown}:{line}", id=query, documents=(documents,))
     except ValueError as problem:
         raise ReplyProblem(str(problem)) from None
@@ -498,3 +507,45 @@ def parsed_list(value: JSON) -> JSON:
             return value
         return parsed
     return value
+
+
+def _read_run(source: Source) -> Iterator[tuple[int, str, Documents]]:
+    """Yield each query's first line, its id, and its documents by their scores, equal ones as they stand.
+
+    The score decides, as in trec_eval, and not the rank. ``ValueError`` says where the file is none, ``SuiteError``
+    where it cannot be read.
+    """
+    found: dict[str, dict[str, float]] = {}
+    first: dict[str, int] = {}
+    with open_bytes(source, max_bytes=_MAX_BYTES, too_large="split it") as lines:
+        for number, data in enumerate(lines, 1):  # one by one: a run can have millions
+            if not (cells := decode(source, data, number).split()):
+                continue
+            try:
+                query, document, score = _run_line(cells)
+                own = found.setdefault(query, {})
+                if document in own:
+                    raise ValueError(f"the document {quoted(document)} stands twice for the query {quoted(query)}")
+            except ValueError as error:
+                raise ValueError(f"{source.shown}:{number}: {error}") from None
+            first.setdefault(query, number)
+            own[document] = score
+    if not found:
+        raise ValueError(f"{source.shown} holds no rows, expected a TREC run")
+    for query, own in found.items():
+        yield first[query], query, found_documents(own)
+
+
+def _run_line(cells: Sequence[str]) -> tuple[str, str, float]:
+    """Return query, document and score. ``ValueError`` where these are not what stands there."""
+    if len(cells) != 6:
+        raise ValueError(
+            f"found {len(cells)} columns, expected the six of a TREC run: query, Q0, document, rank, score, name"
+        )
+    try:
+        score = float(cells[4])
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise ValueError(f"the score: found {describe(cells[4])}, expected a finite number")
+    return unicodedata.normalize("NFC", cells[0]), cells[2], score

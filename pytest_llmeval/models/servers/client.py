@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -37,11 +38,18 @@ from pytest_llmeval.models.servers.replies import (
     retry_after_s,
     status_within,
 )
-from pytest_llmeval.models.servers.watch import Watch
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 
-__all__ = ["Client", "ModelStopped", "RequestRefused", "Unreachable", "Usage"]
+__all__ = [
+    "Client",
+    "ModelStopped",
+    "RequestRefused",
+    "Unreachable",
+    "Usage",
+    "Watch",
+]
+
 
 GET_TIMEOUT_S: Final = 5.0
 """How long to wait for what a server says of itself."""
@@ -398,3 +406,59 @@ def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+_SHORTEST_RESTART_S = 1.0
+"""A server that nothing was asked for so long may have been started anew meanwhile."""
+
+
+class Watch:
+    """Watches one server: after it may have been started anew, with another model perhaps, it is asked what it is.
+
+    ``ask`` raises ``ModelError`` where the server is not what it was; None: it is not asked.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.ask: Callable[[], Awaitable[None]] | None = None
+        self._clock = clock
+        self._num_open = 0
+        self._quiet_since_s = clock()
+        self._is_doubtful = False
+        self._asking: asyncio.Task[None] | None = None
+
+    def doubt(self) -> None:
+        """Have it asked before the next request: a connection broke, or a gateway says that the server is gone."""
+        self._is_doubtful = True
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Count a request as being at the server: it would break if the server went away."""
+        self._num_open += 1
+        try:
+            yield
+        finally:
+            self._num_open -= 1
+            self._quiet_since_s = self._clock()
+
+    async def check(self) -> None:
+        """Ask the server before a request, if there is doubt. All requests that come meanwhile wait for one asking.
+        Raises what ``ask`` raises.
+        """
+        if not self._num_open and self._clock() - self._quiet_since_s > _SHORTEST_RESTART_S:
+            self._is_doubtful = True
+        if self.ask is not None and self._asking is None and self._is_doubtful:
+            self._is_doubtful = False  # what breaks from here on is a doubt of its own
+            self._asking = asyncio.create_task(self._ask(self.ask))
+            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if self._asking is not None:
+            await asyncio.shield(self._asking)
+
+    async def _ask(self, ask: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await ask()
+        except BaseException:
+            self._is_doubtful = True
+            raise
+        finally:
+            self._asking = None
+            self._quiet_since_s = self._clock()

@@ -1,10 +1,13 @@
-"""The OpenAI-style part that many servers share: ``/completions`` and ``/chat/completions``, and reading replies."""
+"""The OpenAI-style part that many servers share: ``/completions``, ``/chat/completions`` and ``/embeddings``, and
+reading their replies.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -25,7 +28,6 @@ from pytest_llmeval.models.servers.dialects.base import (
     choose_model,
     seed_of,
 )
-from pytest_llmeval.models.servers.dialects.embeddings import embedding_entries, vector_in
 from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest
@@ -34,7 +36,16 @@ if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
     from pytest_llmeval.models.servers.replies import Reply
 
-__all__ = ["CompletionsDialect", "listed_models", "logprob_lists", "only_choice", "token_id", "usage_of", "what_came"]
+__all__ = [
+    "CompletionsDialect",
+    "listed_models",
+    "logprob_lists",
+    "only_choice",
+    "token_id",
+    "usage_of",
+    "what_came",
+]
+
 
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
 _MOST_TEXTS = 32
@@ -241,9 +252,9 @@ class CompletionsDialect(Dialect):
         found: list[EmbeddingResponse | RequestError] = []
         reply = self.embedding_reply(reply)
         num_tokens = usage_of(reply)[0] or 0
-        for place, entry in enumerate(embedding_entries(reply, count)):
+        for place, entry in enumerate(_embedding_entries(reply, count)):
             try:
-                vector = vector_in(entry, self.vector_length)
+                vector = _vector_in(entry, self.vector_length)
             except RequestError as error:
                 found.append(error)
                 continue
@@ -412,3 +423,45 @@ def logprob_lists(choice: Mapping[str, Any]) -> tuple[list[str], list[Any], list
     if not all(isinstance(token, str) for token in tokens):
         raise RequestError("the server's echo has something else than texts in the place of its tokens")
     return tokens, logprobs, tops, offsets if isinstance(offsets, list) and len(offsets) == len(tokens) else None
+
+
+def _embedding_entries(reply: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """Return one entry for each of ``count`` texts, in the order in which they were sent. Raises ``RequestError``."""
+    data = reply.get("data")
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+        raise RequestError(f"the server's reply has no embeddings: {_shown(reply)}")
+    if len(data) != count:
+        raise RequestError(f"the server gave {len(data)} embeddings for {count} text{'' if count == 1 else 's'}")
+    places = [entry.get("index") for entry in data]
+    if not all(type(place) is int for place in places) or {*places} != {*range(count)}:
+        raise RequestError(f"the server's embeddings have the index {_shown(places)}, expected 0 to {count - 1}")
+    return sorted(data, key=lambda entry: int(entry["index"]))
+
+
+def _vector_in(entry: Mapping[str, Any], length: int | None) -> tuple[float, ...]:
+    """Return the numbers of one embedding, ``length`` of them where that is known. Raises ``RequestError``."""
+    found = entry.get("embedding")
+    if isinstance(found, str):
+        raise RequestError("the server gave an embedding as text (base64?), and was asked for numbers")
+    if not isinstance(found, list):
+        raise RequestError(f"the server gave {_shown(found)} in an embedding's place")
+    numbers = tuple(map(_number, found))
+    if not numbers:
+        raise RequestError("the server gave an embedding without numbers")
+    if length is not None and len(numbers) != length:
+        raise RequestError(f"the server gave an embedding of {len(numbers)} numbers, and others have {length}")
+    return numbers
+
+
+def _number(value: object) -> float:
+    try:
+        number = float(value) if type(value) in (int, float) else math.nan  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise RequestError(f"the server gave {_shown(value)} in an embedding, expected finite numbers")
+    return number
+
+
+def _shown(value: object) -> str:
+    return one_line(repr(value), 60)
