@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pkgutil import resolve_name
+
 import pytest
 
 from tests.plugin.suites_for_tests import CAPITALS
-from tests.support import FAKE_MODEL_CONFTEST
+from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY
 
 
 @pytest.fixture
@@ -27,6 +30,15 @@ def test_command_line_over_environment_over_ini(capitals: pytest.Pytester, monke
     monkeypatch.setenv("PYTEST_LLM_LIMIT", "2")
     assert collected(capitals) == 2
     assert collected(capitals, "--llm-limit=3") == 3
+
+
+def test_parsers_that_are_imported_when_their_option_is_given_exist() -> None:
+    sources = (REPOSITORY / "pytest_llmeval").rglob("*.py")
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    names = re.findall(r'\b(?:parsers\.of|_parsed_by)\("(\S+?)"\)', text)
+    assert len(names) > 5
+    for name in names:
+        assert callable(resolve_name(f"pytest_llmeval.{name}")), name
 
 
 def test_toml_with_types(capitals: pytest.Pytester) -> None:
