@@ -100,8 +100,9 @@ class GenerateSpec(Spec):
     )
     top_k: int | None = Field(
         None,
-        ge=1,
-        description="Above temperature 0, sample from so many of the likeliest tokens; at 0 it does nothing.",
+        ge=0,
+        description="Above temperature 0, sample from so many of the likeliest tokens, 0 from all; at temperature 0 it "
+        "does nothing.",
     )
     repetition_penalty: float = Field(
         1.0,

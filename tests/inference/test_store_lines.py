@@ -21,6 +21,7 @@ from pytest_llmeval.inference.store.lines import (
     fingerprint_of,
     read_head,
 )
+from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.types import (
     EmbeddingRequest,
     EmbeddingResponse,
@@ -260,6 +261,7 @@ def test_a_reply_that_is_a_text_and_no_more_is_kept_as_ever() -> None:
 
 def test_settings_that_came_later_are_in_a_key_where_they_decide_something() -> None:
     plain = GenerateRequest("q")
+    assert GenerateSpec(top_k=0, temperature=1).model_dump() == GenerateSpec(temperature=1).model_dump()
     changed = [replace(plain, top_k=5), replace(plain, repetition_penalty=1.2)]
     assert len({StoredRequest("m", one).key for one in (plain, *changed)}) == 3
     assert not {"top_k", "repetition_penalty"} & json.loads(StoredRequest("m", plain).text).keys()

@@ -88,9 +88,12 @@ samples:
 """
 
 
-def test_aspects_that_a_judge_rated_before_are_read(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+@pytest.mark.parametrize("absent", [", t2: null", ""], ids=["null", "no column"])
+def test_aspects_that_a_judge_rated_before_are_read(
+    llm_pytester: pytest.Pytester, workers: list[str], absent: str
+) -> None:
     """What was rated once has no spread, and a rating that is missing is no rating."""
-    llm_pytester.makefile(".yaml", rated=RECORDED)
+    llm_pytester.makefile(".yaml", rated=RECORDED.replace(", t2: null", absent))
     llm_pytester.runpytest(*workers, REPORT, "--llm-allow-unscored=1", "rated.yaml")
     report = report_of(llm_pytester.path)
     first, second, third = report["records"]
@@ -108,7 +111,7 @@ def test_aspects_that_a_judge_rated_before_are_read(llm_pytester: pytest.Pyteste
         ("c: 4", "c: 6", "*rated.yaml:4: sample 'a': c is 6, expected a rating from 1 to 5, or nothing"),
         ("c: 4", "c: good", "*rated.yaml:4: sample 'a': c is 'good', expected a rating from 1 to 5, or nothing"),
         ("c: 4", "c: true", "*rated.yaml:4: sample 'a': c is True, expected a rating from 1 to 5, or nothing"),
-        ("c: 4", "d: 4", "*rated.yaml:4: sample 'a': the sample has no column 'c'*"),
+        ("c: ", "d: ", "*rated.yaml:4: sample 'a': the sample has no column 'c'*"),
         ("{clarity: c,", "{clarity: [],", "*score.aspects.recorded.clarity: found an empty list, *"),
         ("{clarity: c, tone", "{tone", None),
         ("recorded", "aspects: [clarity], recorded", "*score.aspects.recorded.tone: 'tone' is not among the aspects*"),

@@ -61,9 +61,16 @@ def test_flags_in_ini_and_environment(capitals: pytest.Pytester, monkeypatch: py
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--llm-limit=0"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found '0'"),
-        (["--llm-limit=last:3"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found 'last:3'"),
-        (["--llm-limit=3:seed=x"], "--llm-limit: expected N, N:seed=S or first:N, with N above 0, found '3:seed=x'"),
+        (["--llm-limit=0"], "--llm-limit: expected N, N:seed=S or first:N, with N from 1 to 999,999,999, found '0'"),
+        (["--llm-limit=9999999999"], "--llm-limit: expected * from 1 to 999,999,999, found '9999999999'"),
+        (
+            ["--llm-limit=last:3"],
+            "--llm-limit: expected N, N:seed=S or first:N, with *, found 'last:3'",
+        ),
+        (
+            ["--llm-limit=3:seed=x"],
+            "--llm-limit: expected N, N:seed=S or first:N, with *, found '3:seed=x'",
+        ),
         (["--llm-device=gpu"], "--llm-device: expected cpu, cuda, cuda:N or mps, found 'gpu'"),
         (["--llm-dtype=int4"], "--llm-dtype: expected auto, float32, bfloat16 or float16, found 'int4'"),
         (["--llm-batch-size=many"], "--llm-batch-size: expected a whole number above 0, found 'many'"),
@@ -88,7 +95,7 @@ def test_the_place_of_a_bad_value_is_named(capitals: pytest.Pytester, monkeypatc
     capitals.makeini("[pytest]\nllm_limit = few")
     result = capitals.runpytest("capitals.yaml")
     result.stderr.fnmatch_lines(
-        ["ERROR: llm_limit in tox.ini: expected N, N:seed=S or first:N, with N above 0, found 'few'"]
+        ["ERROR: llm_limit in tox.ini: expected N, N:seed=S or first:N, with N from 1 to 999,999,999, found 'few'"]
     )
     capitals.makeini("[pytest]\nllm_batch_size = few")
     assert capitals.runpytest("capitals.yaml").ret == 4

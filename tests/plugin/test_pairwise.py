@@ -114,8 +114,9 @@ def test_verdicts_in_one_order_have_no_consistency(llm_pytester: pytest.Pytester
     assert report["suites"][0]["judged_by"] == ["verdicts recorded in one"]
 
 
-def test_a_verdict_that_was_not_recorded_is_none(llm_pytester: pytest.Pytester) -> None:
-    text = PAIRS.format(more="recorded: [one, two]", top="").replace("tie, one: other", "tie, one: null")
+@pytest.mark.parametrize("absent", ["tie, one: null", "tie"])
+def test_a_verdict_that_was_not_recorded_is_none(llm_pytester: pytest.Pytester, absent: str) -> None:
+    text = PAIRS.format(more="recorded: [one, two]", top="").replace("tie, one: other", absent)
     llm_pytester.makefile(".yaml", pairs=text)
     assert llm_pytester.runpytest_inprocess("--llm-report=out.json", "pairs.yaml").ret == 1
     assert report_of(llm_pytester)["suites"][0]["num_unscored"] == 1

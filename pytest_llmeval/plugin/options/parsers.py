@@ -93,7 +93,7 @@ def address(value: str) -> str:
 def limit(value: str) -> SampleLimit:
     found = re.fullmatch(r"(first:)?([0-9]{1,9})|([0-9]{1,9}):seed=([0-9]{1,9})", value)
     if found is None or int(found[2] or found[3]) == 0:
-        raise ValueError("expected N, N:seed=S or first:N, with N above 0")
+        raise ValueError("expected N, N:seed=S or first:N, with N from 1 to 999,999,999")
     return SampleLimit(int(found[2] or found[3]), first=found[1] is not None, seed=int(found[4] or 0))
 
 

@@ -105,7 +105,7 @@ def _value_of(row: Row, column: str) -> str:
     if value is None or isinstance(value, list | dict | float | bool):
         found = "no value" if value is None else describe(value)
         raise row.error(
-            f"found {found} in the column {quoted(column)}, on which rows are joined, expected text or a number"
+            f"found {found} in the column {quoted(column)}, on which rows are joined, expected text or a whole number"
         )
     return str(value)
 

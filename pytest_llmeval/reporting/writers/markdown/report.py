@@ -185,7 +185,7 @@ def _flipped(found: Sequence[Flipped]) -> Iterator[MarkdownPart]:
     if not found:
         return
     sections = (_flipped_lines(one) for one in found[:MAX_FLIPPED])
-    yield MarkdownPart(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric of these")
+    yield MarkdownPart(("## Samples that changed most",), ((DETAILS, lines) for lines in sections), "metric")
     if len(found) > MAX_FLIPPED:
         yield MarkdownPart.of([f"… and {len(found) - MAX_FLIPPED:,} more, all in the JSON report", ""], DETAILS)
 
