@@ -10,7 +10,7 @@ from urllib.parse import unquote
 __all__ = ["PYTHON_OPERATION", "plain_name", "plain_server_name", "short_names", "without_arguments"]
 
 _SERVER_OPERATION = ("timeout", "max_connections", "price_in", "price_out", "api_key_env")
-PYTHON_OPERATION = ("concurrency", "timeout", "shown")
+PYTHON_OPERATION = ("concurrency", "timeout", "shown", "max_connections", "price_in", "price_out")
 """Arguments that say how a model is asked or shown, and decide none of its replies."""
 
 _SEPARATOR = re.compile(r"[/\\]")

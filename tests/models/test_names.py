@@ -50,6 +50,7 @@ PLAIN = {
     "anthropic:claude?max_connections=4": "anthropic:claude",
     "ollama:llama3.2:1b?max_length=100&timeout=9": "ollama:llama3.2:1b?max_length=100",
     "python:m:f?concurrency=4&k=3&timeout=2.5": "python:m:f?k=3",
+    "python:m:f?max_connections=3&k=3&price_in=1&price_out=2": "python:m:f?k=3",
     "python:m:f?k=timeout=5&shown=k": "python:m:f?k=timeout=5",
 }
 

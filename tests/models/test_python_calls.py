@@ -199,10 +199,36 @@ def test_bounds_are_the_sessions_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found == {"later": (3, 5.0), "now": (1, 5.0), "later?concurrency=2&timeout=1": (2, 1.0)}
 
 
+def test_operational_arguments_bound_calls_and_are_in_no_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``max_connections`` is the function's where it has such a parameter, and ours else, also with ``**others``."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "operated_agents.py").write_text(
+        "async def later(prompt, k=1): return f'{k}'\n"
+        "async def others(prompt, **others): return f'{others}'\n"
+        "async def own(prompt, max_connections=1, price_in=0): return f'{max_connections} {price_in}'\n"
+    )
+    found = {}
+    for name in ("later?max_connections=3&k=2", "others?max_connections=3", "own?max_connections=3&price_in=1"):
+        spec = parse_model_spec(f"python:operated_agents:{name}")
+        model = load_model(spec, ModelSettings())
+        assert isinstance(model, CallableModel)
+        (reply,) = model.generate([GenerateRequest("q", max_tokens=5)])
+        assert isinstance(reply, GenerateResponse)
+        found[spec.name.removeprefix("python:operated_agents:")] = (model._calls.concurrency, reply.text)
+        assert spec.deciding == ({"k": 2} if name.startswith("later") else {})
+        assert model.identity.name == spec.name
+    assert found == {"later?k=2": (3, "2"), "others": (3, "{}"), "own": (8, "3 1")}
+    for value in ("0", "true", "many"):
+        with pytest.raises(OptionError, match=r"max_connections is .*, expected a whole number above 0"):
+            load_model(parse_model_spec(f"python:operated_agents:later?max_connections={value}"), ModelSettings())
+
+
 def test_a_class_of_the_protocol_has_no_calls_to_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "whole_models.py").write_text("class Whole:\n    def generate(self, requests): ...\n")
-    for argument in ("timeout=5", "concurrency=2"):
+    for argument in ("timeout=5", "concurrency=2", "max_connections=2"):
         with pytest.raises(ModelError, match=r"Whole has a method generate .*it bounds its calls itself"):
             load_model(parse_model_spec(f"python:whole_models:Whole?{argument}"), ModelSettings())
 

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.text.model_names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import describe, one_line, redact
 from pytest_llmeval.text.wording import relative_path
 from pytest_llmeval.types import JSON, SPECIAL_SAMPLING
@@ -59,7 +58,7 @@ METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
 _OF_FILE = "_llmeval_model_"
-OWN_ARGUMENTS = PYTHON_OPERATION
+OWN_ARGUMENTS = ("concurrency", "timeout", "shown")
 """Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take, and which
 of its arguments are no secrets."""
 
@@ -82,13 +81,13 @@ def split_target(location: str, model: str) -> tuple[str, str]:
     return module, name
 
 
-def concurrency_of(arguments: Mapping[str, JSON], model: str) -> int | None:
-    """Return how many calls run at a time: the argument ``concurrency``, None without it. Raises ``OptionError``."""
-    if "concurrency" not in arguments:
+def concurrency_of(arguments: Mapping[str, JSON], model: str, name: str = "concurrency") -> int | None:
+    """Return how many calls run at a time: the argument ``name``, None without it. Raises ``OptionError``."""
+    if name not in arguments:
         return None
-    found = arguments["concurrency"]
+    found = arguments[name]
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-        raise OptionError(f"--llm-model {model}: concurrency is {found!r}, expected a whole number above 0")
+        raise OptionError(f"--llm-model {model}: {name} is {found!r}, expected a whole number above 0")
     return found
 
 

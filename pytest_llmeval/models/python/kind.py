@@ -23,6 +23,7 @@ from pytest_llmeval.models.python.importing import (
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, hide_secrets, split_arguments
 from pytest_llmeval.roles import ROLES
+from pytest_llmeval.text.model_names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import is_secret_name, model_error
 from pytest_llmeval.types import JSON
 
@@ -42,7 +43,7 @@ class PythonCode(ModelKind):
     name = "python"
     usage = "python:MODULE:NAME"
     needs_location = False  # split_target says what is expected
-    operation = OWN_ARGUMENTS
+    operation = PYTHON_OPERATION
     model_args = ("max_connections", "timeout")
     shares_limits = True
     takes_replicas = True

@@ -16,6 +16,7 @@ from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls, i
 from pytest_llmeval.models.python.importing import (
     METHODS,
     OWN_ARGUMENTS,
+    concurrency_of,
     find_object,
     imported_name,
     make_answerer,
@@ -42,6 +43,7 @@ __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python"]
 
 _T = TypeVar("_T")
 _UNBOUNDED = CallBounds()
+_MOST = "max_connections"
 _GRACE_S = 0.5
 """What a call may take more than its limit before it is told that it blocks: others block too."""
 
@@ -65,13 +67,17 @@ def load_python(
 
     Raises ``ModelError``.
     """
-    own = {key: value for key, value in arguments.items() if key not in OWN_ARGUMENTS}
     found = find_object(module, attribute, name)
+    signature = signature_of(found) if callable(found) else None
+    ours = OWN_ARGUMENTS if signature and _MOST in signature.parameters else (*OWN_ARGUMENTS, _MOST)
+    if _MOST in ours and (most := concurrency_of(arguments, name, _MOST)) is not None:
+        bounds = replace(bounds or _UNBOUNDED, most=most)
+    own = {key: value for key, value in arguments.items() if key not in ours}
     answerer, per_call = make_answerer(found, own, name, attribute)
     code = hash_of_sources(answerer, imported_name(module))
     source: dict[str, JSON] = {} if code is None else {SOURCE: code}
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
-        if given := [key for key in OWN_ARGUMENTS if key in arguments and key != "shown"]:
+        if given := [key for key in ours if key in arguments and key != "shown"]:
             has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
             problem = f"{attribute} has a method {has} for many requests: it bounds its calls itself"
             raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
