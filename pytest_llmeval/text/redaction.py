@@ -281,7 +281,7 @@ def _is_assigned_secret(found: re.Match[str]) -> bool:
     A word in a list or behind a colon, or a name in code, is none: ``password: wrong``, ``api_key=config.key``.
     """
     name, is_plain, sign = found["name"], found["plain"] is not None, found["sign"].strip()
-    value = (found["plain"] or found["quoted"] or found["cut"]).strip("`.") or "..."
+    value = (found["plain"] or found["quoted"] or found["cut"]).strip("`.:") or "..."
     if _ORDINARY.fullmatch(value) or not is_secret_name(name):
         return False
     if not hides_value_of(name):

@@ -81,6 +81,7 @@ def test_forms_of_keys(text: str, kept: str) -> None:
         "basic mathematics, Basic arithmetic tests, the bearer certificates of level-10 questions",
         "replay:x.json?key=results.0.output and replay:y.json?key=records",
         "python:my_agents:crew?planning=true&k=3&mode=***",
+        "--llm-model vllm:x?api_key=***: there is no argument 'api_key'",
         "cookie: a biscuit; eyewitness.account.of_things; sk_learn_model_selection; pk-aaaa",
         "gpt2, gpt-4o-mini-2024-07-18, Qwen2.5-Coder-32B-Instruct, 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
         "https://host:8080/v1/models and git@github.com:org/repo.git, a@b.example, /home/me/secrets/key.json",

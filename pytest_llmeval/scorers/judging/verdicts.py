@@ -150,7 +150,7 @@ def yes_or_no(text: str) -> dict[str, JSON]:
     text = text.strip()
     found = None if len(text) > _LONGEST_WORD else _YES_OR_NO.fullmatch(text)
     if found is None:
-        raise ValueError("the verdict is neither YES nor NO")
+        raise ValueError(f"the verdict is neither YES nor NO; it began {quoted(text)}")
     return {"yes": found[1].lower() == "yes"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_llmeval.scorers.equivalence import EquivalenceSettings
+from pytest_llmeval.text.wording import quoted
 from tests.scoring.judge.helpers import asked_of, judged, scripted
 
 YES_NO = EquivalenceSettings(math=False, form="yes_no")
@@ -32,7 +33,7 @@ def test_one_word_is_the_verdict(said: str, status: str) -> None:
     score, _ = judged(YES_NO, "The city of light", scripted(said))
     assert score.status == status, score.reason
     if status == "unscored":
-        assert score.reason == "no verdict: the verdict is neither YES nor NO"
+        assert score.reason == f"no verdict: the verdict is neither YES nor NO; it began {quoted(said.strip())}"
 
 
 def test_what_it_asks() -> None:
