@@ -116,9 +116,11 @@ def test_a_figure_that_cannot_be_written_costs_no_other(tmp_path: Path, monkeypa
     assert "![Reliability of capitals]" in shown
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The page says so, and no traceback does: the command prints what is logged."""
     (tmp_path / "out_figures").write_text("a file")
     write_markdown(SMALL, tmp_path / "out.md")
+    assert not caplog.records
     assert "The figures could not be drawn: " in (tmp_path / "out.md").read_text(encoding="utf-8")
 
 

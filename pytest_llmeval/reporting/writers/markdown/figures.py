@@ -44,7 +44,8 @@ def figure_lines(report: Report, path: Path) -> list[str]:
     except FiguresUnavailable:
         return []
     except Exception as error:
-        _log.warning("the figures of %s could not be drawn", path, exc_info=True)
+        if not isinstance(error, LLMEvalError | OSError):  # a full disk needs no traceback
+            _log.warning("the figures of %s could not be drawn", path, exc_info=True)
         return ["## Figures", "", markdown_text(f"The figures could not be drawn: {describe(error)}"), ""]
     return ["## Figures", "", *lines] if lines else []
 
