@@ -145,6 +145,12 @@ def test_ids_are_joined_as_text_and_few_shot_examples_too(load: Load) -> None:
             '{"q1": "4"}',
             "q.jsonl:1: found no value in the column 'id', on which rows are joined, exp",
         ),
+        (
+            '{"id": 1.0, "question": "x"}',
+            '{"1": "4"}',
+            "q.jsonl:1: found 1.0 (a number) in the column 'id', on which rows are joined, expected text or a whole "
+            "number",
+        ),
         (QUESTIONS, '[{"id": "q1"}, {"id": "q1"}]', "a.json: row 2: found the id 'q1' twice, first in a.json, row 1"),
         (QUESTIONS, '[{"i": "q1"}]', "a.json: row 1: found no value in the column 'id'"),
         (
