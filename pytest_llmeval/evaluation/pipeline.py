@@ -180,8 +180,8 @@ class Part:
         """Return the score of one reply, and what the filters leave of it; None if it holds no answer."""
         if not self.filters:
             score = yield from judging(self.scorer, presented, responses)
-            has_text = self.epochs is not None and not any(map(_is_unfinished, responses))
-            return score, reply(responses) if has_text else None
+            votes_by_text = self.epochs is not None and self.epochs.vote == "text"
+            return score, reply(responses) if votes_by_text and not any(map(_is_unfinished, responses)) else None
         text = reply(responses)
         try:
             left = self.filters(text, presented.sample.choices)
