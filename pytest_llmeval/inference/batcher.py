@@ -388,9 +388,12 @@ class Batcher:
         elif sample.key not in self._ready:
             is_alone = answers_one_by_one(model) or sample.key in self._alone
             wanted = {one.key: one for one in (sample, *([] if is_alone else self.following(sample)))}
-            self._ask_together(
-                sample.key, [*wanted], lambda keys: self._ask([wanted[key] for key in keys]), self._alone
-            )
+
+            def ask(keys: Sequence[Hashable]) -> None:
+                __tracebackhide__ = True
+                self._ask([wanted[key] for key in keys])
+
+            self._ask_together(sample.key, [*wanted], ask, self._alone)
         outcome = self._ready.pop(sample.key)
         if isinstance(outcome, Exception):
             raise outcome

@@ -289,8 +289,8 @@ def bootstrap_of_sums(
 
     ``rows`` holds one row of numbers for each sample; ``statistic`` takes the sums of the columns over samples drawn
     with replacement, as many as there are. The result depends on the rows, their order and ``seed`` alone. None for
-    fewer than two samples, and where the statistic is None, or not finite, for more than one resample in twenty: those
-    resamples are left out.
+    fewer than two samples, where the statistic is None, or not finite, for more than one resample in twenty (those
+    resamples are left out), and where its standard error is too large for a float.
     """
     import numpy as np
 
@@ -360,7 +360,9 @@ def _bootstrapped(values: Sequence[float | None], n: int) -> Bootstrapped | None
         return None
     above = NormalDist().cdf(math.sqrt(n / (n - 1)) * t_quantile(n - 1, CONFIDENCE))
     low, high = np.quantile(found, [1 - above, above])
-    return Bootstrapped(stderr=float(np.std(found, ddof=1)), low=float(low), high=float(high))
+    with np.errstate(over="ignore"):  # values near a float's limit, whose squares are beyond it
+        stderr = float(np.std(found, ddof=1))
+    return Bootstrapped(stderr=stderr, low=float(low), high=float(high)) if math.isfinite(stderr) else None
 
 
 def t_quantile(degrees_of_freedom: float, confidence: float) -> float:
