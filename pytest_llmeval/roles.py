@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 __all__ = ["MODEL_FIXTURES", "ROLES", "Role", "RoleDefinition"]
 
 Role: TypeAlias = Literal["judge", "embedder"]
-"""What a scorer asks another model for: a ``judge`` gives verdicts, an ``embedder`` the embeddings of texts."""
+"""The roles for which a scorer asks another model: a ``judge`` gives verdicts, an ``embedder`` embeddings of texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

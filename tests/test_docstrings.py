@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -36,3 +37,16 @@ def test_docstrings_are_understood_without_the_name() -> None:
 def test_every_public_class_has_a_name_of_its_own() -> None:
     names = Counter(node.name for _, node in definitions() if isinstance(node, ast.ClassDef))
     assert not [name for name, count in names.items() if count > 1 and not name.startswith("_")]
+
+
+def test_what_is_said_of_a_constant_has_a_subject() -> None:
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            body = getattr(node, "body", None)
+            for first, then in itertools.pairwise(body) if isinstance(body, list) else ():
+                if isinstance(first, ast.Assign | ast.AnnAssign) and isinstance(then, ast.Expr):
+                    text = then.value.value if isinstance(then.value, ast.Constant) else None
+                    if isinstance(text, str) and re.match(r"(Of|Those|These|That|As)\b", text):
+                        found.append(f"{path.relative_to(PACKAGE)}:{then.lineno}: {text.splitlines()[0]}")
+    assert not found

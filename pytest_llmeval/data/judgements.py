@@ -18,7 +18,7 @@ __all__ = ["Judgements", "Qrels", "read_judgements", "relevance_judgements"]
 Qrels: TypeAlias = Mapping[str, int]
 """The grades of documents, by their ids: those of one query."""
 Judgements: TypeAlias = Mapping[str, Qrels]
-"""Those of each query, by its id."""
+"""The judgements of each query, by its id."""
 
 _QUERY = ("query_id", "query-id", "qid", "_id", "id")
 _DOCUMENT = ("corpus_id", "corpus-id", "doc_id", "docid", "document_id")

@@ -31,7 +31,7 @@ _READ = 4_000
 _MAX_CELL = 2_000_000_000
 _EACH = "*"
 _MAX_LEVELS = 3
-"""Of mappings around a list of rows that is found without a key."""
+"""The most mappings around a list of rows that is found without a key."""
 _ID, _VALUE, _INDEX = "id", "value", "index"
 _SEPARATORS = (";", "\t", "|")
 """Other separators than the comma. Spreadsheets write semicolons in countries with a decimal comma."""

@@ -1,4 +1,4 @@
-"""What every part of the suite format is made of."""
+"""The base of every part of the suite format, and the errors that its validators raise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 # Strict mode takes no list for a tuple, and YAML has lists only. The entries stay strict.
 FROM_LIST = Field(strict=False)
 EACH_ONCE_SCHEMA: JsonDict = {"minItems": 1, "uniqueItems": True}
-"""What JSON Schema knows of ``each_once``."""
+"""The keywords of JSON Schema that say the same as ``each_once``."""
 
 
 def whole(pattern: str) -> str:

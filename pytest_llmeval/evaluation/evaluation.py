@@ -462,7 +462,7 @@ _VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyTy
 
 
 MOST_DOCUMENTS = 1000
-"""Of a ranking that a record keeps: as many as runs of TREC have."""
+"""The most documents of a ranking that a record keeps: as many as runs of TREC have."""
 
 
 def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:

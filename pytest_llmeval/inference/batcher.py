@@ -27,6 +27,7 @@ from functools import partial
 from typing import TypeAlias, cast
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.inference.accounting import JudgeUse, TimeShares, use_of
 from pytest_llmeval.inference.dispatch import ask, ask_samples, received, submitted
 from pytest_llmeval.models.base import (
     Backend,
@@ -38,7 +39,6 @@ from pytest_llmeval.models.base import (
     answers_in_background,
     answers_one_by_one,
     answers_samples,
-    identify,
 )
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
@@ -46,18 +46,17 @@ from pytest_llmeval.types import (
     AskedSample,
     EngineUse,
     GenerateRequest,
-    LoglikelihoodResponse,
     Request,
     Response,
     Role,
     Score,
-    who_served,
 )
 
-__all__ = ["Batcher", "InFlight", "JudgeUse", "Models", "PlannedSample", "TimeShares", "are_same"]
+__all__ = ["Batcher", "InFlight", "Models", "PlannedSample", "are_same"]
 
 _PORTIONS = 64
 """Samples are put in flight when a part of the places, one in so many, is free: to look for the next one takes time."""
+
 
 Models: TypeAlias = Mapping[Role, Sequence[object]]
 """The models of each role; several judges are a panel."""
@@ -81,63 +80,6 @@ class PlannedSample:
     sample: Callable[[Sequence[Request]], AskedSample] | None = None
     suite: Callable[[], Sequence[AskedSample]] | None = None
     recorded: SampleModel | None = None
-
-
-class TimeShares:
-    """The shares of samples in the time of a call, which answers a sample's neighbours too.
-
-    Keeps, in seconds, what was spent on calls since the last sample was settled, and each sample's share of it.
-    """
-
-    def __init__(self) -> None:
-        self._spent_s = 0.0
-        self._shares_s: dict[Hashable, float] = {}
-
-    def share_out(self, spent_s: float, reported_s: Mapping[Hashable, float]) -> None:
-        """Share a call that took ``spent_s`` among its samples, in proportion to the seconds that the model reported.
-
-        If it reported none, the shares are equal. In either case they sum to ``spent_s``.
-        """
-        total_s = math.fsum(reported_s.values())
-        for key, seconds in reported_s.items():
-            fraction = seconds / total_s if total_s > 0 else 1 / len(reported_s)
-            self._shares_s[key] = self._shares_s.get(key, 0.0) + spent_s * fraction
-        self._spent_s += spent_s
-
-    def settle(self, key: Hashable) -> float:
-        """Return what to add to the time that a sample's test took so that only its own share of the model's time is in
-        it.
-
-        Negative for a sample that asked for others; over all samples of a call these sum to 0. To be called once after
-        each test of a sample, whether it asked or found its response waiting.
-        """
-        difference = self._shares_s.pop(key, 0.0) - self._spent_s
-        self._spent_s = 0.0
-        return difference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeUse:
-    """Requests that were answered, the tokens that were read and written for them, and the models' time (s).
-
-    ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store. ``served`` are who has
-    answered, each once: the role, the model's name, and what its server says of the model and of what it runs on.
-    """
-
-    num_requests: int = 0
-    num_tokens: int = 0
-    seconds: float = 0.0
-    asked_at: tuple[float | None, ...] = ()
-    served: tuple[tuple[Role, str, str | None, str | None], ...] = ()
-
-    def __add__(self, other: JudgeUse) -> JudgeUse:
-        return JudgeUse(
-            num_requests=self.num_requests + other.num_requests,
-            num_tokens=self.num_tokens + other.num_tokens,
-            seconds=self.seconds + other.seconds,
-            asked_at=self.asked_at + other.asked_at,
-            served=tuple(dict.fromkeys(self.served + other.served)),
-        )
 
 
 class InFlight:
@@ -678,7 +620,7 @@ class Batcher:
         """Send a judgement its answers, and take what it asks next, or its score."""
         one = self._judgements[key]
         one.in_flight = None
-        use = _use_of(answers, one.asked.role, one.model) if answers else JudgeUse()
+        use = use_of(answers, one.asked.role, one.model) if answers else JudgeUse()
         self._judge_uses[key] = self._judge_uses.get(key, JudgeUse()) + use
         self._judge_seconds[key] = self._judge_seconds.get(key, 0.0) + use.seconds
         try:
@@ -711,24 +653,6 @@ def _all_or_raise(answers: Sequence[Response | Failed]) -> list[Response]:
         if isinstance(answer, RequestError):
             raise answer
     return cast("list[Response]", list(answers))
-
-
-def _use_of(answers: Sequence[Response | Failed], role: Role, model: object) -> JudgeUse:
-    responses = [answer for answer in answers if not isinstance(answer, RequestError)]
-    read = sum(
-        one.num_context_tokens if isinstance(one, LoglikelihoodResponse) else one.num_prompt_tokens for one in responses
-    )
-    return JudgeUse(
-        num_requests=len(responses),
-        num_tokens=read + sum(one.num_tokens for one in responses),
-        seconds=math.fsum(one.seconds for one in responses),
-        asked_at=tuple(one.asked_at for one in responses),
-        served=tuple(
-            dict.fromkeys(
-                (role, identify(model).name, *who) for one in responses if (who := who_served(one)) != (None, None)
-            )
-        ),
-    )
 
 
 def _reasoning_apart(asked: Ask) -> Ask:

@@ -132,7 +132,7 @@ _MAX_SHOWN = 500
 
 
 _RAGAS_TEMPERATURE = 0.3
-"""Of askings that are to differ."""
+"""The temperature of requests whose replies are to differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

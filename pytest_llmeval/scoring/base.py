@@ -1,4 +1,4 @@
-"""What a scorer and its settings are, and what most scorers have in common."""
+"""The base classes of scorers and of their settings, and what most scorers have in common."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SHOWN_CHARACTERS = 60
 
 
 _COMPARED_CHARACTERS = 1000
-"""Of longer texts no nearest spelling is looked for: that takes the product of their lengths."""
+"""The longest text whose nearest spelling is looked for: that takes the product of their lengths."""
 
 
 def quote(value: object) -> str:

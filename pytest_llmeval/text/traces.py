@@ -21,7 +21,7 @@ MOST_CHARACTERS = 20_000
 """What a record keeps of the traces of a sample; the characters are those of their JSON."""
 _MOST_LEVELS = 20
 _MOST_PARTS = 10_000
-"""Of a trace that are read: lists and mappings, and what stands in them."""
+"""The most parts of a trace that are read: lists and mappings, and what stands in them."""
 _LARGEST = 2**63
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.inference.batcher import TimeShares
+from pytest_llmeval.inference.accounting import TimeShares
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 CALLS = st.lists(st.tuples(SECONDS, st.dictionaries(st.sampled_from("abcdefgh"), SECONDS, min_size=1)), min_size=1)

@@ -1,4 +1,4 @@
-"""Where a model runs: device, dtype, threads, and errors that say of the device that it is full or broken.
+"""The place where a model runs: device, dtype, threads, and errors that say of the device that it is full or broken.
 
 Imports torch, and not transformers.
 """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.inference.batcher import JudgeUse
+from pytest_llmeval.inference.accounting import JudgeUse
 from pytest_llmeval.models.base import answers_in_background, answers_samples, identify
 from pytest_llmeval.plugin.stash import model_key
 from pytest_llmeval.scoring.base import PreparedSample

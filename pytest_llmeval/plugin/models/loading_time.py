@@ -15,7 +15,7 @@ from pytest_llmeval.roles import MODEL_FIXTURES
 __all__ = ["LoadingTime"]
 
 _FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))
-"""Those that take long: the weights, and the import of torch. Also a project's own of these names."""
+"""Fixtures that take long: the weights, and the import of torch. Also a project's own of these names."""
 
 
 class LoadingTime:

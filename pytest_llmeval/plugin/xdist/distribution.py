@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["WorkDistribution", "num_gpu_workers"]
 
 _MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
-"""Of ``--dist``: those under which each test runs once. Stealing is not needed where work is given out bit by bit."""
+"""The values of ``--dist`` under which each test runs once. Work is given out bit by bit, so stealing is not needed."""
 _INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
 _PATIENCE_S = 5.0
 """How long workers that were stopped together with us may take to score what their models have answered."""

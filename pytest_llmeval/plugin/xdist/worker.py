@@ -31,7 +31,7 @@ __all__ = [
 BATCHING_KEY = "llmeval_batching"
 SLOT_KEY = "llmeval_slot"
 SHARED_KEY = "llmeval_shared"
-"""What the controller says to a worker, in its ``workerinput``."""
+"""Keys of the controller's messages in a worker's ``workerinput``."""
 
 
 @dataclass(frozen=True, slots=True)

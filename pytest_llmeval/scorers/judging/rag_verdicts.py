@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 _MAX_CLAIMS = 200
-"""That are read of one text: each of them is one more asking."""
+"""The most claims that are read of one text: each of them is one more request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ _SUPPORT = (
 
 
 SUPPORTED = _yes_or_no(f"You decide whether a context supports a claim. {_SUPPORT}", "supported")
-"""Of a context and a claim."""
+"""The task of a verdict on a claim by a context."""
 
 
 RELEVANT = _yes_or_no(
@@ -92,7 +92,7 @@ RELEVANT = _yes_or_no(
     "the question, and to arrive at the reference answer where there is one.",
     "relevant",
 )
-"""Of a question, reference answers, and a chunk."""
+"""The task of a verdict on a chunk by a question and reference answers."""
 
 
 def _claims(found: Mapping[str, JSON]) -> list[str]:
@@ -124,7 +124,7 @@ CLAIMS = Form(
     object_schema({"claims": {"type": "array", "items": {"type": "string"}}}),
     _claims,
 )
-"""Of a question and an answer."""
+"""The task of a verdict on an answer to a question."""
 
 
 def questions(count: int) -> Form[list[str]]:
@@ -158,7 +158,7 @@ COMMITTED_QUESTION = Form(
     object_schema({"question": {"type": "string"}, "noncommittal": {"type": "boolean"}}),
     _committed,
 )
-"""Of an answer."""
+"""The task that reads an answer alone."""
 
 
 def supported_together(count: int) -> Form[list[Judged]]:
@@ -206,4 +206,4 @@ ATTRIBUTED_SENTENCES = Form(
     ),
     _sentences,
 )
-"""Of a question, a context and an answer."""
+"""The task that reads a question, a context and an answer."""

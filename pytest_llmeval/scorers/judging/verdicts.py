@@ -29,11 +29,11 @@ NUM_TRIES = 3
 
 
 _MAX_CHARACTERS = 100_000
-"""Of a verdict that is read at all."""
+"""The most characters of a verdict that is read at all."""
 
 
 _MAX_SHOWN = 10_000
-"""Of a verdict that a record keeps: one that is longer says little, and may be megabytes."""
+"""The most characters of a verdict that a record keeps: one that is longer says little, and may be megabytes."""
 
 
 _DRAWN_AT = 0.7

@@ -49,11 +49,11 @@ _MAX_LISTED = 3
 _MAX_FLIPPED = 1000
 """Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""
 _DRAWS = 2000
-"""Of a test of two models that is not exact: the least two-sided p-value is 0.001."""
+"""The draws of a test of two models that is not exact: the least two-sided p-value is 0.001."""
 _MAX_SUMMED = 5_000_000
 """Numbers (samples times columns) that are summed for each draw of a p-value that nobody asked for: about 3 s."""
 _MAX_ROWS_READ = 1000
-"""Of each side, to see how many columns a metric has."""
+"""The samples of each side that are read to see how many columns a metric has."""
 _NO_VALUE = "has no value in one of the two reports"
 
 

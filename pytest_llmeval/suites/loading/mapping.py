@@ -26,7 +26,7 @@ CLUSTER = "cluster"
 """A field that has to be asked for: a column that happens to have this name changes no standard error."""
 
 HUMAN = "human"
-"""As ``CLUSTER``: a column of this name alone is no label of people's."""
+"""The name of the field with people's labels; like ``CLUSTER``, a column of this name alone is none."""
 
 _OF_SAMPLES = ("id", "category", CLUSTER, HUMAN, "response")
 """Fields for which an example in a few-shot prompt has no use."""
