@@ -137,7 +137,7 @@ class LoglikelihoodResponse:
     the text.
 
     ``asked_at``, of a model with a store: when this reply was asked for, in this session or an earlier one (Unix, s).
-    ``kept_as``: what tells it from all other replies to the same request, in every session that reads it.
+    ``kept_as``: the session that asked for it, if it is in a store. Processes of one session may ask twice.
 
     ``measure`` says what the number is, where it was not computed here but came from a file: ``uncounted``, of an
     unknown number of tokens (``num_tokens`` is 0); ``score``, an option's score, to be compared as it is, whatever the

@@ -178,7 +178,7 @@ class Evaluation:
             raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
-        if delimiter and "delimiter" not in self.suite.spec.prompt.model_fields_set:
+        if delimiter and self.suite.leaves_out_delimiter:
             requests = tuple(_without_delimiter(request, delimiter) for request in requests)
         if tags := self.suite.spec.generate.tags:
             requests = tuple(

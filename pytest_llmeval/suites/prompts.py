@@ -103,7 +103,7 @@ class _Rendering:
         delimiter = spec.delimiter
         if fewshot is not None and fewshot.answer_delimiter is not None:
             delimiter = fewshot.answer_delimiter
-        elif "delimiter" not in spec.model_fields_set and reply[:1].isspace():
+        elif self.suite.leaves_out_delimiter and reply[:1].isspace():
             delimiter = ""  # as before an option that begins with white space
         return question + (_before_reply(question, prefix, delimiter) if prefix else delimiter) + reply
 

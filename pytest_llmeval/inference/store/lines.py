@@ -29,7 +29,6 @@ __all__ = [
     "decode_line",
     "encode_line",
     "fingerprint_of",
-    "kept_as",
     "read_head",
 ]
 
@@ -151,11 +150,6 @@ class Line:
 
 
 Reply: TypeAlias = Response | EngineUse
-
-
-def kept_as(session: str, time: float) -> str:
-    """Return what tells the reply that a session asked for at this time from other replies to the same request."""
-    return f"{session}-{time:.6f}"
 
 
 _HEAD = re.compile(

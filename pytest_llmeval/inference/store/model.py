@@ -17,7 +17,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import request_kinds
 from pytest_llmeval.inference.dispatch import ask_for_raw, checked, submitted
 from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import AUDIT, StoredRequest, fingerprint_of, kept_as
+from pytest_llmeval.inference.store.lines import AUDIT, StoredRequest, fingerprint_of
 from pytest_llmeval.models.base import (
     Backend,
     Failed,
@@ -246,9 +246,8 @@ class StoredModel(UniformBackend):
             return None
         self._reused = self._reused.counting(reply)
         self.has_reused |= line.session != self._store.session
-        kept = kept_as(line.session, line.time)
-        self._recent.append((time.monotonic(), kept))
-        reply = replace(as_asked(one.request, reply), asked_at=self._store.asked_at(line), kept_as=kept)
+        self._recent.append((time.monotonic(), line.session))
+        reply = replace(as_asked(one.request, reply), asked_at=self._store.asked_at(line), kept_as=line.session)
         cost_of = getattr(self._model, "cost_of", None)  # a server's price is the session's affair, and not the reply's
         return replace(reply, cost=cost_of(reply)) if cost_of and isinstance(reply, GenerateResponse) else reply
 
@@ -257,7 +256,7 @@ class StoredModel(UniformBackend):
         whole = [(one, one.answer) for one in answered if _is_whole(one.answer, one.request)]
         times = self._store.keep(self.identity.name, [(one.stored, reply) for one, reply in whole])
         for (one, reply), asked_at in zip(whole, times, strict=True):
-            one.answer = replace(reply, asked_at=asked_at, kept_as=kept_as(self._store.session, asked_at))
+            one.answer = replace(reply, asked_at=asked_at, kept_as=self._store.session)
         for one in answered:
             self._recent.append((time.monotonic(), getattr(one.answer, "kept_as", None)))
 

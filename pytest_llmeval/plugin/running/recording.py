@@ -191,8 +191,8 @@ class Recorder:
         model = self._item.config.stash.get(stored_model_key, None)
         if model is None:
             return None
-        own, session = model.kept_since(self._started), f"{session_of(self._item.config)[0]}-"
-        num_reused = sum(one is not None and not one.startswith(session) for one in own)
+        own, session = model.kept_since(self._started), session_of(self._item.config)[0]
+        num_reused = sum(one not in (None, session) for one in own)
         if own and num_reused in (0, len(own)):
             return kept_as(own)
         if not own and ("llm_model" not in getattr(self._item, "funcargs", {}) or is_overridden(self._item)):

@@ -55,7 +55,7 @@ class Record:
     ``not_measurable`` gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
 
     In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
-    an earlier session, and ``kept_as`` is a hash that is equal in two reports whose replies are the same ones. It is
+    an earlier session, and ``kept_as`` is a hash of the sessions that asked for the replies. It is
     ``UNKNOWN_REPLIES`` or ``NEW_REPLIES`` if a hand-written test does not say which replies the sample is about.
     ``served_by`` lists the authors of replies and verdicts, as servers name them, who differ from those of the
     session's first: ``role`` (None for the evaluated model), ``name``, ``model``, ``system_fingerprint``.

@@ -69,7 +69,7 @@ class PromptSpec(Spec):
     delimiter: str = Field(
         " ",
         description="Stands between a prompt and an option, and before an example's answer. The default is left out "
-        "before an option or answer that begins with white space.",
+        "before an option or answer that begins with white space, but for suites with a preset.",
     )
     prefix: str = Field(
         "",

@@ -101,6 +101,14 @@ class Suite:
         rule = of_fields if self.spec.cluster is None else self.spec.cluster
         return None if rule is None else str(rule)
 
+    @property
+    def leaves_out_delimiter(self) -> bool:
+        """Tell whether ``prompt.delimiter`` is left out before white space: nobody has chosen it.
+
+        A suite has chosen one that it says, and a preset stands for prompts as they were published, to the character.
+        """
+        return self.origin.preset is None and "delimiter" not in self.spec.prompt.model_fields_set
+
     def shots_for(self, sample: Sample) -> tuple[Sample, ...]:
         """Return the few-shot examples of this sample's prompt, never its own row. Raises ``SuiteError`` if too few."""
         try:
