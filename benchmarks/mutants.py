@@ -1,6 +1,6 @@
 """Which seeded mutants of the package do the tests kill? One changed operator, constant or branch each.
 
-    python -m benchmarks.mutants [--seed 0] [--count 300] [--jobs 1] [--area gates] [--timeout 900]
+    python -m benchmarks.mutants [--seed 0] [--count 300] [--jobs 1] [--area gates] [--timeout 900] [--results FILE]
 
 Mutants are drawn from the modules of ``AREAS``, each line of code equally likely, in copies of this checkout with a
 virtual environment for each job, so that processes that the tests start see the mutant too. The tests of its area (a
@@ -8,13 +8,15 @@ stated map, ``AREAS``) run on each one: the default tier, then for those that su
 on the unchanged copy: an area whose tests fail there stops the script.
 
 Prints a line for each mutant, and how many were killed by which tier. Of those that any tier kills, the default tier
-has to kill 95%: the exit code is 1 where it does not. With 300 mutants this takes an idle machine some hours.
+has to kill 95%: the exit code is 1 where it does not. With 300 mutants this takes an idle machine some hours; with
+``--results`` the outcomes are also appended to a file, and a run that was stopped goes on after the last one in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import queue
 import random
@@ -73,6 +75,25 @@ AREAS = MappingProxyType(
                 *(f"{_PLUGIN}/test_xdist_scheduling.py", f"{_PLUGIN}/test_xdist.py", f"{_PLUGIN}/test_shards.py"),
                 *("tests/test_chunks.py", f"{_PLUGIN}/test_statuses.py", f"{_PLUGIN}/test_gates.py"),
                 *(f"{_PLUGIN}/test_several_models.py", f"{_PLUGIN}/test_report.py", f"{_PLUGIN}/test_live.py"),
+            ),
+        ),
+        "batcher": (
+            ("inference/*.py",),
+            (
+                *(
+                    "tests/inference",
+                    "tests/test_chunks.py",
+                    f"{_PLUGIN}/test_statuses.py",
+                    f"{_PLUGIN}/test_judges.py",
+                ),
+                *(f"{_PLUGIN}/test_store.py", f"{_PLUGIN}/test_report.py", f"{_PLUGIN}/test_epochs.py"),
+            ),
+        ),
+        "store": (
+            ("inference/store/*.py",),
+            (
+                *("tests/inference", f"{_PLUGIN}/test_store.py"),
+                *("tests/commands/test_store.py", f"{_PLUGIN}/test_own_replies.py"),
             ),
         ),
         "loader": (
@@ -216,7 +237,16 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "checkout"
         self._num_changes = 0
-        names = ("pytest_llmeval", "tests", "example_suites", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md")
+        names = (
+            "pytest_llmeval",
+            "tests",
+            "benchmarks",
+            "example_suites",
+            "docs",
+            "pyproject.toml",
+            "README.md",
+            "CONTRIBUTING.md",
+        )
         for name in (*names, "CHANGELOG.md", "LICENSE", ".ci"):
             source = REPOSITORY / name
             if source.is_dir():
@@ -270,6 +300,13 @@ class Copy:
         return is_failure
 
 
+def _read_results(path: Path) -> dict[str, str]:
+    """Return the outcome of each mutant (``default``, ``slow`` or ``survived``) that earlier runs wrote to ``path``."""
+    if not path.exists():
+        return {}
+    return dict(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw, run and count; 1 where the default tier kills too few."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -279,8 +316,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--area", action="append", choices=list(AREAS), help="only of this area; may be repeated")
     parser.add_argument("--tests", action="append", help="run these instead of those of the area; may be repeated")
     parser.add_argument("--timeout", type=float, default=900, help="seconds after which a mutant counts as killed")
+    parser.add_argument("--default-tier", action="store_true", help="do not run the slow tier on mutants that survive")
+    parser.add_argument("--results", type=Path, help="append each outcome here, and go on after those that it holds")
     chosen = parser.parse_args(arguments)
     drawn = draw(chosen.area or list(AREAS), chosen.count, chosen.seed)
+
+    tiers = (("default", "not slow"), ("slow", "slow"))[: 1 if chosen.default_tier else 2]
+    known = _read_results(chosen.results) if chosen.results else {}
+    left = [(area, mutant) for area, mutant in drawn if str(mutant) not in known]
 
     def tests_of(area: str) -> Sequence[str]:
         tests: Sequence[str] = chosen.tests or AREAS[area][1]
@@ -288,9 +331,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.jobs) as pool:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
-        for job in range(chosen.jobs):
+        for job in range(chosen.jobs if left else 0):
             copies.put(Copy(Path(folder) / str(job)))
-        for area in sorted({area for area, _ in drawn}):
+        for area in sorted({area for area, _ in left}):
             copy = copies.get()
             is_broken = copy.fails(tests_of(area), "not slow", chosen.timeout, tells=True)
             copies.put(copy)
@@ -302,17 +345,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             area, mutant = area_and_mutant
             copy = copies.get()
             start = time.perf_counter()
-            killers = (
-                tier
-                for tier, marked in (("default", "not slow"), ("slow", "slow"))
-                if copy.kills(mutant, tests_of(area), marked, chosen.timeout)
-            )
+            killers = (tier for tier, marked in tiers if copy.kills(mutant, tests_of(area), marked, chosen.timeout))
             killer = next(killers, "survived")
             copies.put(copy)
             print(f"{killer:8} {time.perf_counter() - start:5.0f} s  {mutant}", flush=True)
+            if chosen.results:
+                with chosen.results.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps([str(mutant), killer], ensure_ascii=False) + "\n")
             return killer
 
-        outcomes = Counter(pool.map(outcome, drawn))
+        outcomes = Counter(pool.map(outcome, left))
+    outcomes.update(known[str(mutant)] for _, mutant in drawn if str(mutant) in known)
     killed = outcomes["default"] + outcomes["slow"]
     share = outcomes["default"] / killed if killed else 0.0
     print(

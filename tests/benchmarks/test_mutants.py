@@ -63,9 +63,10 @@ def test_areas_name_modules_and_tests_that_exist() -> None:
 
 
 @pytest.mark.slow
-def test_a_mutant(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the gates, with the tests of one file: it is killed or survives, and the count says by whom."""
+def test_a_mutant(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A mutant of the gates is killed or survives the tests of one file; a second run takes the first one's outcome."""
     arguments = ["--count=1", "--area=gates", "--tests=tests/gates/test_thresholds.py", "--timeout=300"]
+    arguments.append(f"--results={tmp_path / 'outcomes.jsonl'}")
     status = mutants.main(arguments)
     lines = capsys.readouterr().out.splitlines()
     outcomes = [line.split()[0] for line in lines[:-2]]
@@ -76,3 +77,5 @@ def test_a_mutant(capsys: pytest.CaptureFixture[str]) -> None:
         f"{outcomes.count('slow')} by the slow tier, {outcomes.count('survived')} survived"
     )
     assert status == int(outcomes.count("default") == 0)
+    assert mutants.main(arguments) == status
+    assert capsys.readouterr().out.splitlines() == lines[-2:]
