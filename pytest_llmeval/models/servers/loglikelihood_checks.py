@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
-from pytest_llmeval.models.servers.dialects.base import Dialect, Sampled, TextPair
+from pytest_llmeval.models.servers.dialect import Dialect, Sampled, TextPair
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.models.servers.verdict import (
     MOST_NOISE,

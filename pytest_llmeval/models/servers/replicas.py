@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Usage
-from pytest_llmeval.models.servers.dialects.base import Dialect, FoundServer
+from pytest_llmeval.models.servers.dialect import Dialect, FoundServer
 
 __all__ = ["Replicas", "ServerReplica"]
 

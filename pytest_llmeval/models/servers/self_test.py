@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import Encoder
 from pytest_llmeval.models.servers.client import RequestRefused
-from pytest_llmeval.models.servers.dialects.base import WEAKER, Dialect, Written
+from pytest_llmeval.models.servers.dialect import WEAKER, Dialect, Written
 from pytest_llmeval.models.servers.loglikelihood_checks import PROBES, LoglikelihoodChecks
 from pytest_llmeval.models.servers.verdict import Disobeyed, ServerVerdict, Untrue, raise_if_passing, reason_of
 from pytest_llmeval.types import JSON, GenerateRequest, Message

@@ -14,7 +14,7 @@ from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.servers import loop
 
 if TYPE_CHECKING:
-    from pytest_llmeval.models.servers.dialects.base import FoundServer
+    from pytest_llmeval.models.servers.dialect import FoundServer
     from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 
 __all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]

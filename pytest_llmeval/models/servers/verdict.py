@@ -14,7 +14,7 @@ from pytest_llmeval.types import JSON
 if TYPE_CHECKING:
     from pytest_llmeval.models.encoding import EncodedPair
     from pytest_llmeval.models.servers.client import Client
-    from pytest_llmeval.models.servers.dialects.base import TextPair
+    from pytest_llmeval.models.servers.dialect import TextPair
 
 __all__ = [
     "TOLERANCE",

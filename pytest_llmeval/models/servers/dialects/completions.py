@@ -16,7 +16,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.client import RequestRefused
-from pytest_llmeval.models.servers.dialects.base import (
+from pytest_llmeval.models.servers.dialect import (
     WEAKER,
     Dialect,
     FoundServer,

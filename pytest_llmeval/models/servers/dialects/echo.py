@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.dialects.base import ScoredPrompt, TextPair, checked_logprob
+from pytest_llmeval.models.servers.dialect import ScoredPrompt, TextPair, checked_logprob
 from pytest_llmeval.models.servers.dialects.completions import logprob_lists, only_choice, token_id, usage_of
 from pytest_llmeval.models.servers.replies import served_by
 

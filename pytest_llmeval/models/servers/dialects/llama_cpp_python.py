@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.dialects.base import (
+from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
     ScoredPrompt,

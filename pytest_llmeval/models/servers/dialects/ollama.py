@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.servers.dialects.base import (
+from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
     Written,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.servers.dialects.base import FoundServer, Written
+from pytest_llmeval.models.servers.dialect import FoundServer, Written
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 

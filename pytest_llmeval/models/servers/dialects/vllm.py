@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.batches import Batches, Take
-from pytest_llmeval.models.servers.dialects.base import (
+from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     NextLogprobs,
     ScoredPrompt,
