@@ -17,8 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.limits import AdaptiveLimit, FixedLimit, Limit, Ticket, limit_for
-from pytest_llmeval.models.servers.slots import CountedSlots, FileSlots, FileWidth, Width
+from pytest_llmeval.models.servers.limits import (
+    AdaptiveLimit,
+    CountedSlots,
+    FileSlots,
+    FileWidth,
+    FixedLimit,
+    Limit,
+    Ticket,
+    Width,
+    limit_for,
+)
 from tests.support import REPOSITORY
 
 
@@ -347,7 +356,7 @@ _HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from pytest_llmeval.models.servers.limits import FixedLimit
-from pytest_llmeval.models.servers.slots import FileSlots
+from pytest_llmeval.models.servers.limits import FileSlots
 
 async def main():
     limit = FixedLimit(6, FileSlots(Path(sys.argv[1])))

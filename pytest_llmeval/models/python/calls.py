@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pytest_llmeval.models.servers.limits import FixedLimit
+from pytest_llmeval.models.servers.limits import FileSlots, FixedLimit
 from pytest_llmeval.models.servers.loop import SharedLoop
-from pytest_llmeval.models.servers.slots import FileSlots
 
 __all__ = ["CallBounds", "CallOutcome", "Calls", "is_async"]
 

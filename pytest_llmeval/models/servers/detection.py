@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
+from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.dialects.completions import what_came
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython

@@ -29,12 +29,12 @@ def local_tokenizer(model: str, given: str | None, found: FoundServer) -> tuple[
     if given is not None:
         if given.startswith(("/", ".", "~")) and not Path(given).expanduser().is_dir():
             raise ModelError(f"tokenizer={given}: there is no such folder")
-        return _load(model, given), given
+        return _load_tokenizer(model, given), given
     for name in filter(None, (found.root, found.model)):
         folder = Path(name) if Path(name).is_absolute() else _snapshot(name)
         if folder is not None and any((folder / file).is_file() for file in _TOKENIZER_FILES):
             try:
-                return _load(model, str(folder)), name
+                return _load_tokenizer(model, str(folder)), name
             except ModelError:
                 continue  # the server has one that works
     return None, ""
@@ -50,7 +50,7 @@ def _snapshot(name: str) -> Path | None:
         return None
 
 
-def _load(model: str, location: str) -> Tokenizer:
+def _load_tokenizer(model: str, location: str) -> Tokenizer:
     with importing_torch(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # under -W error, what a library warns of at its import would end the run
         from pytest_llmeval.models.huggingface.loading import load_tokenizer

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LlamaCppPython"]
 
-_FORCE = 1e5
+_ADDED_LOGIT = 1e5
 """Added to a token's logit, it makes this token the likeliest. Logprobs are those without it."""
 _LONGEST_FORCED = 24
 """Characters; a longer continuation is hardly one token, and not looked up."""
@@ -107,7 +107,7 @@ class LlamaCppPython(CompletionsDialect):
             "logprobs": 1,
             "max_tokens": 1,
             "temperature": 0.0,
-            "logit_bias": {str(whole[-1]): _FORCE},
+            "logit_bias": {str(whole[-1]): _ADDED_LOGIT},
             **self.plain_sampling,
         }
         reply, seconds = await self.post(client, "/completions", fields)
