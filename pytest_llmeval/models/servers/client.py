@@ -20,16 +20,13 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, R
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers.connections import (
+    LONGEST_MESSAGE,
     BrokenConnection,
     Connections,
     NoAnswer,
     NoConnection,
-    Secret,
-)
-from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
-from pytest_llmeval.models.servers.replies import (
-    LONGEST_MESSAGE,
     Reply,
+    Secret,
     TimedReply,
     is_quota,
     is_unknown_model,
@@ -38,6 +35,7 @@ from pytest_llmeval.models.servers.replies import (
     retry_after_s,
     status_within,
 )
+from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 

@@ -20,10 +20,10 @@ from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.batches import sum_of_windows
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.client import Usage
+from pytest_llmeval.models.servers.connections import served_together
 from pytest_llmeval.models.servers.dialect import ScoredPrompt
 from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, PlannedText, Planner, Question, Windows
 from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
-from pytest_llmeval.models.servers.replies import served_together
 from pytest_llmeval.models.servers.verdict import ServerVerdict
 from pytest_llmeval.types import (
     GenerateResponse,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.servers.client import Batches, RequestRefused, Take
+from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     WEAKER,
     Dialect,
@@ -27,13 +28,12 @@ from pytest_llmeval.models.servers.dialect import (
     choose_model,
     seed_of,
 )
-from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
-    from pytest_llmeval.models.servers.replies import Reply
+    from pytest_llmeval.models.servers.connections import Reply
 
 __all__ = [
     "CompletionsDialect",

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
@@ -30,7 +31,6 @@ from pytest_llmeval.models.servers.dialects.completions import (
     usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import is_greedy, scored_text
-from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

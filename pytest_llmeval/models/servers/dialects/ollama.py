@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
@@ -20,7 +21,6 @@ from pytest_llmeval.models.servers.dialect import (
     seed_of,
 )
 from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect, listed_models
-from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.client import Batches, Take
+from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     NextLogprobs,
@@ -29,7 +30,6 @@ from pytest_llmeval.models.servers.dialects.completions import (
     usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import scored_ids
-from pytest_llmeval.models.servers.replies import served_by
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
