@@ -5,19 +5,293 @@ Written behind the model after ``?``, or with ``--llm-model-arg``. Keys are give
 
 from __future__ import annotations
 
+import ipaddress
+import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import SplitResult, quote, urlsplit
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.models.endpoints import Endpoint, parse_endpoint
+from pytest_llmeval.text.redaction import one_line, redact
+from pytest_llmeval.text.wording import expected_one_of, nearest, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["DEFAULT_TIMEOUT_S", "Endpoint", "ServerArguments", "check_variable", "hide_keys"]
+__all__ = [
+    "DEFAULT_TIMEOUT_S",
+    "DIALECTS",
+    "SERVER_ARGS",
+    "Endpoint",
+    "ServerArguments",
+    "check_variable",
+    "hide_keys",
+    "is_loopback",
+    "parse_argument",
+    "parse_endpoint",
+    "parse_url",
+]
+
+
+DIALECTS = (
+    "vllm",
+    "sglang",
+    "llama-cpp-python",
+    "llama-server",
+    "ollama",
+    "openai",
+    "anthropic",
+    "generic",
+)
+"""The names of the ways in which servers are asked, as a user writes them."""
+
+SERVER_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "base_url": "URL of a server of the model, such as http://host:8000/v1; several share the work",
+        "api_key_env": "name of the environment variable that holds the server's key",
+        "tokenizer": "hub id or folder of the model's tokenizer, for exact token ids",
+        "dialect": f"how the server is asked, where that is not found out: {', '.join(DIALECTS)}",
+        "max_connections": "how many requests the server is given at once",
+        "timeout": "seconds that a reply may take",
+        "extra_body": 'JSON mapping added to every request, such as {"top_k": 1}',
+        "max_length": "tokens of context to use, where that is not all that the server has",
+        "max_tokens_field": "name of the field that limits a reply, such as max_completion_tokens",
+        "price_in": "price of a million tokens of prompts",
+        "price_out": "price of a million tokens of replies",
+    }
+)
+"""The names of arguments, each with the help that a wrong one is answered with."""
+
+_OWN_FIELDS = frozenset({"model", "prompt", "messages", "stream", "n"})
+"""Fields of a request's body that belong to the request."""
+
+_SECRET_FIELD = re.compile(
+    r"api[_-]?key|secret|passw|credential|authorization|(?:access|auth|bearer)[_-]?token|^(?:key|token)$", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY_LIKE = re.compile(
+    r"(?i)(?:sk|pk|hf|key|gsk|xai|aiza)[-_]?[a-z0-9]*[0-9][a-z0-9_-]*|sk-.*|(?-i:(?:sk|pk|gsk|xai|hf)_.+)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One server.
+
+    ``url`` is the root of its API (``http://localhost:8000/v1``), without a slash at its end, credentials or a query.
+    ``max_connections`` None leaves the number of requests at once to the dialect.
+    """
+
+    url: str
+    api_key_env: str | None = None
+    max_connections: int | None = None
+    protocol: Literal["openai", "anthropic"] = "openai"
+    """Whose headers carry the key: ``Authorization: Bearer``, or ``x-api-key`` with ``anthropic-version``."""
+
+    @property
+    def root(self) -> str:
+        """Return the URL without ``/v1``, below which the server's own paths (``/props``, ``/version``) are."""
+        return self.url.removesuffix("/v1")
+
+    @property
+    def host(self) -> str:
+        """``https://api.openai.com``: scheme, host and port, which requests share one limit for."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the host is this machine."""
+        return is_loopback(urlsplit(self.url).hostname or "")
+
+
+# One argument, from text
+
+
+def parse_argument(key: str, text: str, where: str) -> Any:
+    """Return the value of one of ``SERVER_ARGS``: a number, a mapping or text; for ``base_url`` the text, checked.
+
+    Raises ``OptionError`` that begins with ``where`` and shows no key.
+    """
+    parsers: Mapping[str, Callable[[str, str, str], Any]] = {
+        "base_url": _base_url,
+        "api_key_env": _variable_name,
+        "dialect": _dialect,
+        "max_connections": _count,
+        "max_length": _count,
+        "timeout": _seconds,
+        "extra_body": _mapping,
+        "price_in": _price,
+        "price_out": _price,
+    }
+    text = text.strip()
+    if not text:
+        raise _refused(where, key, "nothing", SERVER_ARGS[key])
+    return parsers.get(key, _text)(key, text, where)
+
+
+def _refused(where: str, key: str, found: str, expected: str) -> OptionError:
+    return OptionError(f"{where}: {key}: found {found}, expected {expected}")
+
+
+def _text(key: str, text: str, where: str) -> str:
+    if not text.isprintable() or (key == "max_tokens_field" and not re.fullmatch(r"\w+", text)):
+        raise _refused(where, key, quoted(redact(text)), SERVER_ARGS[key])
+    return text
+
+
+def _variable_name(key: str, text: str, where: str) -> str:
+    """Return the name of an environment variable for a message; a text that could be a key itself is not shown."""
+    if not _VARIABLE.fullmatch(text) or _KEY_LIKE.fullmatch(text):
+        raise OptionError(
+            f"{where}: {key}: expected the name of an environment variable, such as MY_API_KEY, found something that "
+            "is no such name (not shown: it may be a key)"
+        )
+    return text
+
+
+def _dialect(key: str, text: str, where: str) -> str:
+    name = text.lower().replace("_", "-").replace(".", "-")
+    name = "llama-server" if name in ("llama-cpp", "llamacpp") else name
+    if name not in DIALECTS:
+        raise OptionError(f"{where}: {key}: found {quoted(text)}{expected_one_of(name, DIALECTS)}")
+    return name
+
+
+def _count(key: str, text: str, where: str) -> int:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
+        raise _refused(where, key, quoted(text), f"a whole number, 1 or more ({SERVER_ARGS[key]})")
+    return int(text)
+
+
+def _seconds(key: str, text: str, where: str) -> float:
+    number = _number(text)
+    if not (math.isfinite(number) and number > 0):
+        raise _refused(where, key, quoted(text), f"a number of seconds above 0 ({SERVER_ARGS[key]})")
+    return number
+
+
+def _price(key: str, text: str, where: str) -> float:
+    number = _number(text)
+    if not (math.isfinite(number) and number >= 0):
+        raise _refused(where, key, quoted(text), f"a number, 0 or more ({SERVER_ARGS[key]})")
+    return number
+
+
+def _number(text: str) -> float:
+    return (
+        float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE | re.ASCII) else math.nan
+    )
+
+
+def _mapping(key: str, text: str, where: str) -> dict[str, JSON]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError(f"{where}: {key}: expected a {SERVER_ARGS[key]}, found something that is none")
+    if secret := next(filter(_SECRET_FIELD.search, _names(value)), None):
+        raise OptionError(f"{where}: {key}: found {quoted(secret)}: keys are given by api_key_env=NAME only")
+    if own := sorted(_OWN_FIELDS & value.keys()):
+        raise OptionError(f"{where}: {key}: found {quoted(own[0])}, which each request sets itself")
+    return value
+
+
+def _names(value: JSON) -> list[str]:
+    """Return the keys of a mapping and of all mappings inside it."""
+    if isinstance(value, dict):
+        return [*value, *(name for inner in value.values() for name in _names(inner))]
+    return [name for inner in value for name in _names(inner)] if isinstance(value, list) else []
+
+
+# URLs
+
+
+def _base_url(key: str, text: str, where: str) -> str:
+    parse_endpoint(text, f"{where}: {key}")
+    return text
+
+
+def parse_endpoint(text: str, where: str) -> Endpoint:
+    """``URL,api_key_env=NAME,max_connections=N`` → endpoint. Raises ``OptionError``."""
+    url, *parts = text.split(",")
+    own: dict[str, Any] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        name = name.strip()
+        known = ("api_key_env", "max_connections")
+        if not equals or name not in known:
+            near = nearest(name, known) if equals else None
+            hint = f"; did you mean {near}?" if near else ""
+            raise OptionError(f"{where}: expected URL,api_key_env=NAME,max_connections=N; found another part{hint}")
+        if name in own:
+            raise OptionError(f"{where}: {name} is given twice for one URL")
+        own[name] = parse_argument(name, value, where)
+    return Endpoint(url=parse_url(url, where), **own)
+
+
+def parse_url(text: str, where: str) -> str:
+    """Return the root of an API: ``http://host:8000`` → ``http://host:8000/v1``.
+
+    Raises ``OptionError`` for a URL without ``http://`` or ``https://``, with credentials, a query or a fragment.
+    """
+    text = text.strip()
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        if "@" in text:
+            raise _credentials(where)
+        shown = one_line(text, 100)
+        raise OptionError(f"{where}: found {shown!r}, a URL without a scheme: did you mean http://{shown}?")
+    if scheme.lower() not in ("http", "https"):
+        raise OptionError(f"{where}: found a URL that begins with {quoted(scheme)}://, expected http:// or https://")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        if not (parts.hostname or "").isascii():
+            parts = parts._replace(netloc=parts.netloc.encode("idna").decode("ascii"))
+    except ValueError:
+        raise OptionError(f"{where}: found a URL that cannot be read, expected http://HOST:PORT/v1") from None
+    if "@" in parts.netloc or (parts.netloc.endswith(":") and "@" in parts.path):  # a password that begins with a slash
+        raise _credentials(where)
+    if not parts.hostname or not re.fullmatch(r"[^\s/\\]+", parts.netloc) or port == 0:
+        raise OptionError(f"{where}: the URL names no host, expected http://HOST:PORT/v1")
+    if parts.query or parts.fragment:
+        raise OptionError(f"{where}: found a URL with a query or a fragment, expected http://HOST:PORT/v1")
+    if page := re.search(r"(?:/chat)?/completions/?$|/messages/?$|/models/?$", parts.path):
+        raise OptionError(f"{where}: the URL is that of {page[0]}, expected the API's root: {text[: -len(page[0])]}")
+    return _normalized(parts, port)
+
+
+def _credentials(where: str) -> OptionError:
+    return OptionError(
+        f"{where}: the URL holds a user name or a password: put the key into an environment variable and name it with "
+        "api_key_env=NAME"
+    )
+
+
+def _normalized(parts: SplitResult, port: int | None) -> str:
+    """Return one spelling for the URLs that mean one server."""
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    is_default = port is None or (parts.scheme, port) in {("http", 80), ("https", 443)}
+    path = quote(parts.path.rstrip("/"), safe="/%:@+~,;=!$&'()*") or "/v1"
+    return f"{parts.scheme}://{host}{'' if is_default else f':{port}'}{path}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether the name or address is this machine's own."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
 
 DEFAULT_TIMEOUT_S = 600.0
 

@@ -14,8 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.endpoints import SERVER_ARGS, Endpoint, parse_argument, parse_url
-from pytest_llmeval.models.servers.arguments import ServerArguments, check_variable, hide_keys
+from pytest_llmeval.models.servers.arguments import (
+    SERVER_ARGS,
+    Endpoint,
+    ServerArguments,
+    check_variable,
+    hide_keys,
+    parse_argument,
+    parse_url,
+)
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.roles import ROLES, Role

@@ -12,9 +12,8 @@ from typing import cast
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
-from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import loop
-from pytest_llmeval.models.servers.arguments import ServerArguments
+from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.detection import detect
 from pytest_llmeval.models.servers.limits import FixedLimit
