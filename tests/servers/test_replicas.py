@@ -14,7 +14,7 @@ from pytest_llmeval.models.servers.arguments import Endpoint
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer
 from pytest_llmeval.models.servers.limits import FixedLimit
-from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
+from pytest_llmeval.models.servers.model import Replicas, ServerReplica
 
 
 def replica(number: int, width: int = 64) -> ServerReplica:

@@ -17,9 +17,8 @@ from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.detection import detect
 from pytest_llmeval.models.servers.limits import FixedLimit
-from pytest_llmeval.models.servers.model import ServerModel
+from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
 from pytest_llmeval.models.servers.planning import Planner
-from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
 from pytest_llmeval.models.servers.self_test import (
     GREEDY_PROMPTS,
     examine,

@@ -15,7 +15,7 @@ from pytest_llmeval.models.servers import loop
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.dialect import FoundServer
-    from pytest_llmeval.models.servers.replicas import Replicas, ServerReplica
+    from pytest_llmeval.models.servers.model import Replicas, ServerReplica
 
 __all__ = ["ServerTokenizer", "local_tokenizer", "tokenizer_of"]
 
