@@ -19,14 +19,13 @@ from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
+from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
 from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
-from pytest_llmeval.models.servers.dialects.completions import what_came
 from pytest_llmeval.models.servers.dialects.generic import Generic
 from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
 from pytest_llmeval.models.servers.dialects.llama_server import LlamaServer
 from pytest_llmeval.models.servers.dialects.ollama import OllamaDialect
-from pytest_llmeval.models.servers.dialects.openai import OpenAIDialect
 from pytest_llmeval.models.servers.dialects.sglang import SGLang
 from pytest_llmeval.models.servers.dialects.vllm import VLLM
 from pytest_llmeval.models.servers.limits import FixedLimit

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.completions import listed_models
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, Written, as_messages, choose_model
-from pytest_llmeval.models.servers.dialects.completions import listed_models
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.completions import logprob_lists, only_choice, token_id, usage_of
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import ScoredPrompt, TextPair, checked_logprob
-from pytest_llmeval.models.servers.dialects.completions import logprob_lists, only_choice, token_id, usage_of
 
 __all__ = ["is_greedy", "scored_ids", "scored_text"]
 

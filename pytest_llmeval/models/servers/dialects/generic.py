@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialect import ScoredPrompt, TextPair
-from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.echo import scored_ids, scored_text
 from pytest_llmeval.types import JSON
 

@@ -14,6 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.completions import (
+    CompletionsDialect,
+    logprob_lists,
+    only_choice,
+    usage_of,
+)
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
@@ -23,12 +29,6 @@ from pytest_llmeval.models.servers.dialect import (
     checked_logprob,
     looked_up,
     tokens_at,
-)
-from pytest_llmeval.models.servers.dialects.completions import (
-    CompletionsDialect,
-    logprob_lists,
-    only_choice,
-    usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import is_greedy, scored_text
 from pytest_llmeval.types import JSON, GenerateRequest

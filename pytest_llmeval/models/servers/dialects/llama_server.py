@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     NextLogprobs,
@@ -25,7 +26,6 @@ from pytest_llmeval.models.servers.dialect import (
     text_at,
     tokens_at,
 )
-from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

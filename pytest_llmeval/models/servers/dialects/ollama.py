@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.completions import CompletionsDialect, listed_models
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
@@ -20,7 +21,6 @@ from pytest_llmeval.models.servers.dialect import (
     looked_up,
     seed_of,
 )
-from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect, listed_models
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

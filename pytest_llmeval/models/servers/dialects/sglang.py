@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.servers.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     NextLogprobs,
@@ -23,7 +24,6 @@ from pytest_llmeval.models.servers.dialect import (
     text_at,
     tokens_at,
 )
-from pytest_llmeval.models.servers.dialects.completions import CompletionsDialect
 from pytest_llmeval.models.servers.dialects.vllm import continued
 from pytest_llmeval.types import JSON, GenerateRequest
 

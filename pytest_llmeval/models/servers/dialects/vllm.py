@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.servers.client import Batches, Take
+from pytest_llmeval.models.servers.completions import (
+    CompletionsDialect,
+    logprob_lists,
+    only_choice,
+    token_id,
+    usage_of,
+)
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
@@ -21,13 +28,6 @@ from pytest_llmeval.models.servers.dialect import (
     looked_up,
     text_at,
     tokens_at,
-)
-from pytest_llmeval.models.servers.dialects.completions import (
-    CompletionsDialect,
-    logprob_lists,
-    only_choice,
-    token_id,
-    usage_of,
 )
 from pytest_llmeval.models.servers.dialects.echo import scored_ids
 from pytest_llmeval.types import JSON, GenerateRequest, Message

@@ -29,7 +29,7 @@ from pytest_llmeval.models.servers.dialect import (
     seed_of,
 )
 from pytest_llmeval.text.redaction import one_line
-from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest
+from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest, Message
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompletionsDialect",
+    "OpenAIDialect",
     "listed_models",
     "logprob_lists",
     "only_choice",
@@ -464,3 +465,32 @@ def _number(value: object) -> float:
 
 def _shown(value: object) -> str:
     return one_line(repr(value), 60)
+
+
+_MOST_STOPS = 4
+
+
+class OpenAIDialect(CompletionsDialect):
+    """OpenAI's own API, and what behaves as it does."""
+
+    name = "openai"
+    why_no_scores = "the hosted chat API gives no log-likelihoods of a prompt's tokens"
+    takes_text = False
+    is_hosted = True
+
+    async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
+        return FoundServer(model=self.model, models=(self.model,))  # the list is that of the whole API
+
+    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
+        fields = super().settings(request)
+        if request.stop:
+            fields["stop"] = list(request.stop[:_MOST_STOPS])  # the others are cut here
+        return fields
+
+    async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
+        last = request.prompt[-1] if isinstance(request.prompt, tuple) else None
+        if isinstance(last, Message) and last.role == "assistant":
+            raise RequestError(
+                "the chat ends with a turn that the assistant has begun, and the hosted API cannot continue one"
+            )
+        return await super().write_chat(client, request)
