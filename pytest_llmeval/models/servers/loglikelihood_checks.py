@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.servers.dialect import Dialect, Sampled, TextPair
-from pytest_llmeval.models.servers.dialects.generic import Generic
+from pytest_llmeval.models.servers.echo import Generic
 from pytest_llmeval.models.servers.verdict import (
     MOST_NOISE,
     TOLERANCE,

@@ -30,7 +30,7 @@ from pytest_llmeval.models.servers.dialect import (
     looked_up,
     tokens_at,
 )
-from pytest_llmeval.models.servers.dialects.echo import is_greedy, scored_text
+from pytest_llmeval.models.servers.echo import is_greedy, scored_text
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

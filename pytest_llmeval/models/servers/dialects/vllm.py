@@ -29,7 +29,7 @@ from pytest_llmeval.models.servers.dialect import (
     text_at,
     tokens_at,
 )
-from pytest_llmeval.models.servers.dialects.echo import scored_ids
+from pytest_llmeval.models.servers.echo import scored_ids
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.completions import logprob_lists, only_choice, token_id, usage_of
+from pytest_llmeval.models.servers.completions import CompletionsDialect, logprob_lists, only_choice, token_id, usage_of
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import ScoredPrompt, TextPair, checked_logprob
+from pytest_llmeval.types import JSON
 
-__all__ = ["is_greedy", "scored_ids", "scored_text"]
+if TYPE_CHECKING:
+    from pytest_llmeval.models.servers.client import Client
+
+__all__ = ["Generic", "is_greedy", "scored_ids", "scored_text"]
+
 
 _UNDECODED = "\ufffd"
 
@@ -137,3 +142,26 @@ def _check_offsets(tokens: Sequence[str], offsets: Sequence[Any], sent: str) -> 
         is_partial = not token or _UNDECODED in token
         if end is not None and not is_partial and end != start + len(token) and end <= len(sent):
             raise RequestError("the tokens of the server's echo do not join back to the text that was sent")
+
+
+class Generic(CompletionsDialect):
+    """An unknown server. By token ids where a tokenizer is given, else by text; ``scores`` is set when it is tried."""
+
+    name = "generic"
+    scores = "text"
+
+    async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
+        prompt: JSON
+        if isinstance(pair, EncodedPair):
+            prompt = [*pair.context, *pair.continuation]
+        else:
+            prompt = pair.context + pair.continuation
+        fields: dict[str, JSON] = {
+            "prompt": prompt,
+            "echo": True,
+            "logprobs": 1,
+            "max_tokens": 1,  # 0 is refused by some servers, and taken for «no limit» by others
+            "temperature": 0.0,
+        }
+        reply, seconds = await self.post(client, "/completions", fields)
+        return scored_ids(reply, pair, seconds) if isinstance(pair, EncodedPair) else scored_text(reply, pair, seconds)
