@@ -25,9 +25,8 @@ from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
 from pytest_llmeval.models.servers.dialects.llama_server import LlamaServer
 from pytest_llmeval.models.servers.dialects.ollama import OllamaDialect
-from pytest_llmeval.models.servers.dialects.sglang import SGLang
-from pytest_llmeval.models.servers.dialects.vllm import VLLM
 from pytest_llmeval.models.servers.echo import Generic
+from pytest_llmeval.models.servers.engines import VLLM, SGLang
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
 from pytest_llmeval.models.servers.planning import Planner
