@@ -22,12 +22,11 @@ from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
 from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
-from pytest_llmeval.models.servers.dialects.llama_cpp_python import LlamaCppPython
-from pytest_llmeval.models.servers.dialects.llama_server import LlamaServer
 from pytest_llmeval.models.servers.dialects.ollama import OllamaDialect
 from pytest_llmeval.models.servers.echo import Generic
 from pytest_llmeval.models.servers.engines import VLLM, SGLang
 from pytest_llmeval.models.servers.limits import FixedLimit
+from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython, LlamaServer
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.self_test import (
