@@ -31,12 +31,14 @@ from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerRep
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.self_test import (
     GREEDY_PROMPTS,
+    Probe,
+    ServerVerdict,
     examine,
     examine_embeddings,
     find_json_way,
     greedy_replies,
+    merged,
 )
-from pytest_llmeval.models.servers.verdict import Probe, ServerVerdict, merged
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted

@@ -10,21 +10,480 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.encoding import Encoder
+from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.servers.client import RequestRefused
-from pytest_llmeval.models.servers.dialect import WEAKER, Dialect, Written
-from pytest_llmeval.models.servers.loglikelihood_checks import PROBES, LoglikelihoodChecks
-from pytest_llmeval.models.servers.verdict import Disobeyed, ServerVerdict, Untrue, raise_if_passing, reason_of
+from pytest_llmeval.models.servers.dialect import WEAKER, Dialect, Sampled, TextPair, Written
+from pytest_llmeval.models.servers.echo import Generic
+from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:
+    from pytest_llmeval.models.encoding import EncodedPair
     from pytest_llmeval.models.servers.client import Client
+    from pytest_llmeval.models.servers.dialect import TextPair
 
-__all__ = ["GREEDY_PROMPTS", "examine", "examine_embeddings", "find_json_way", "greedy_replies"]
+__all__ = [
+    "GREEDY_PROMPTS",
+    "PROBES",
+    "TOLERANCE",
+    "Compared",
+    "Disobeyed",
+    "LoglikelihoodChecks",
+    "Probe",
+    "ServerVerdict",
+    "Untrue",
+    "examine",
+    "examine_embeddings",
+    "find_json_way",
+    "greedy_replies",
+    "merged",
+    "raise_if_passing",
+    "reason_of",
+]
+
+
+TOLERANCE = 1e-3
+"""Nats between two logprobs of one token; servers that compute in float32 stay far below it."""
+MOST_NOISE = 0.25
+_MOST_MEAN_NOISE = 0.05
+"""The noise that half precision may add: at one token, and on average. Every fault looked for is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A text whose logprobs (nats) are known."""
+
+    pair: EncodedPair | TextPair
+    logprobs: tuple[float, ...]
+
+    def difference(self, other: Probe) -> str | None:
+        """Return what is different; None where both could come from one model."""
+        if len(self.logprobs) != len(other.logprobs):
+            return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
+        compared = Compared()
+        compared.add(self.logprobs, other.logprobs)
+        return None if compared.is_close else f"the logprob of a token differs by {compared.largest:.2g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVerdict:
+    """A verdict on what a server can be asked for: for each of the three None, or why not.
+
+    ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
+    ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
+    ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
+    cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
+    has the logprobs of one fixed text, which those of another model (on a replica, or behind the URL later) are not.
+    """
+
+    text: str | None = None
+    chat: str | None = None
+    loglikelihood: str | None = None
+    embeddings: str | None = None
+    embeds: bool = False
+    uses_next: bool = False
+    counts_tokens: bool = False
+    scores: str | None = None
+    largest_difference: float | None = None
+    notes: tuple[str, ...] = ()
+    probe: Probe | None = None
+
+    def refusal(self, method: str) -> str | None:
+        """Return why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
+        if method == "embed":
+            return self.embeddings
+        if method == "generate":
+            return self.text if self.chat is not None else None
+        if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
+            return "this server's echo gives no logprob for the first token of a text"
+        return self.loglikelihood
+
+    @property
+    def does_nothing(self) -> bool:
+        """Return whether all is refused."""
+        return len(self.refusals) == len(self._abilities())
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return for the report ``works``, or the reason, of each."""
+        found: dict[str, JSON] = {
+            name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
+        }
+        if self.largest_difference is not None:
+            found["largest_difference"] = self.largest_difference
+        if self.notes:
+            found["notes"] = list(self.notes)
+        return found
+
+    def summary(self) -> str:
+        """Return for the header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
+        works = [name for name, reason in self._abilities() if reason is None]
+        line = "self-test: " + (", ".join(works) or "nothing works")
+        if self.loglikelihood is None and self.largest_difference is not None:
+            line += f" (echo and generation within {self.largest_difference:.0e})"
+        return "; ".join([line, *self.refusals, *self.notes])
+
+    @property
+    def refusals(self) -> list[str]:
+        """Return ``no text: REASON`` for each that is refused."""
+        return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
+
+    def _abilities(self) -> Sequence[tuple[str, str | None]]:
+        if self.embeds:
+            return (("embeddings", self.embeddings),)
+        return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
+
+
+class Untrue(Exception):
+    """A server does not do something as it must; the message is the reason."""
+
+
+class Disobeyed(Untrue):
+    """A server that writes more than it was asked for."""
+
+
+def reason_of(error: Exception) -> str:
+    return one_line(str(error), 200)
+
+
+def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
+    """Raise ``ModelError`` where the server was busy, or broken for the moment, and not unable.
+
+    Some servers answer 500 to what they cannot do; ``is_500_passing``: it is not to be taken for that.
+    """
+    if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
+        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
+
+
+@dataclass(slots=True)
+class Compared:
+    """The differences between the two numbers of each token."""
+
+    differences: list[float] = field(default_factory=list)
+
+    def add(self, one: Sequence[float], other: Sequence[float]) -> None:
+        self.differences += [abs(a - b) for a, b in zip(one, other, strict=True)]
+
+    @property
+    def largest(self) -> float:
+        return max(self.differences, default=0.0)
+
+    @property
+    def is_close(self) -> bool:
+        mean = sum(self.differences) / max(1, len(self.differences))
+        return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
+
+
+def merged(verdicts: Mapping[str, ServerVerdict]) -> ServerVerdict:
+    """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
+    known = list(verdicts.values())
+    if len(known) == 1:
+        return known[0]
+
+    def reason(name: str) -> str | None:
+        return next((f"{url}: {r}" for url, v in verdicts.items() if (r := getattr(v, name)) is not None), None)
+
+    differences = [v.largest_difference for v in known if v.largest_difference is not None]
+    loglikelihood = reason("loglikelihood")
+    if known[0].embeds:
+        return replace(known[0], embeddings=reason("embeddings"))
+    for url, verdict in verdicts.items() if loglikelihood is None else ():
+        assert known[0].probe is not None
+        assert verdict.probe is not None
+        if difference := known[0].probe.difference(verdict.probe):
+            loglikelihood = f"{url} has other weights: of one text {difference}"
+            break
+    return ServerVerdict(
+        text=reason("text"),
+        chat=reason("chat"),
+        loglikelihood=loglikelihood,
+        uses_next=all(v.uses_next for v in known),
+        counts_tokens=all(v.counts_tokens for v in known),
+        scores=known[0].scores if loglikelihood is None else None,
+        largest_difference=max(differences, default=None),
+        notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
+        probe=known[0].probe,
+    )
+
+
+PROBES = (
+    "The sun rises in the east and sets in the west. In the morning the first light",
+    "purple seven quickly Tuesday river not",
+    "x = 3; y = 8; the",
+    "list: apple, table, cloud,",
+)
+"""Most are such that no token is nearly certain: near 0 all logprobs are the same, whatever is wrong with them."""
+_FRESH_PROBE = (
+    " of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
+    "and the baker asked who had moved his sign. The next meeting is about",
+    (" purple", " purple elephants", " purple elephants dance slowly"),
+)
+"""A text that, behind words drawn anew, was not sent before; an unlikely continuation and the beginnings of it."""
+_FRESH_WORDS = (
+    *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
+    *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
+)
+_SAME = (PROBES[0], " of the day falls on seven purple elephants, and the old bridge stays closed")
+"""A text with a continuation of words of which most are unlikely: what other weights make of it is not the same."""
+_FORCED = ((PROBES[0], " of"), (PROBES[1], " a"), (PROBES[3], " the"))
+"""Texts with continuations that are one token of most tokenizers, and that are not what comes next."""
+_TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
+_NUM_SAMPLED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A probe, the tokens that the server wrote behind it, and what it gave them then."""
+
+    pair: EncodedPair | TextPair
+    logprobs: tuple[float, ...]
+
+
+class LoglikelihoodChecks:
+    """Judges one server's log-likelihoods."""
+
+    def __init__(
+        self, dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str, notes: list[str]
+    ) -> None:
+        self._dialect = dialect
+        self._client = client
+        self._encoder = encoder
+        self._tokenizer = tokenizer
+        self._notes = notes
+        self.compared = Compared()
+        self.probe: Probe | None = None
+        self.uses_next = False
+        self.counts_tokens = False
+
+    async def judge(self) -> str | None:
+        """Return why log-likelihoods are refused; None where they are not."""
+        if self._dialect.scores is None:
+            await self._check_counts_only()
+            return self._dialect.why_no_scores
+        is_unknown = isinstance(self._dialect, Generic) and self._encoder is not None
+        ways = ["ids", "text"] if is_unknown else [self._dialect.scores]
+        reasons = []
+        for way in ways:
+            self._dialect.scores = "ids" if way == "ids" else "text"
+            self.compared = Compared()
+            try:
+                await self._check()
+            except (RequestError, Untrue) as error:
+                raise_if_passing(error, self._client, "of log-likelihoods")
+                reasons.append(reason_of(error))
+            else:
+                return None
+        return reasons[0]
+
+    async def _check_counts_only(self) -> None:
+        """Check whether the server counts tokens as the tokenizer that was given."""
+        if self._encoder is None or not self._dialect.takes_text:
+            return
+        try:
+            written = await self._dialect.write(self._client, GenerateRequest(_TOKENS_PROBE, max_tokens=1))
+        except RequestError:
+            return
+        self.counts_tokens = written.num_prompt_tokens == len(await self._tokens(_TOKENS_PROBE))
+
+    async def _check(self) -> None:
+        if self._dialect.scores == "ids" and self._encoder is None:
+            raise Untrue("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
+        await self._check_first()
+        await self._check_tokenizer()
+        fresh = await self._check_beginnings()
+        cases = await self._cases()
+        for case, values in cases:
+            self.compared.add(values, case.logprobs)
+        if not self.compared.is_close:
+            raise Untrue(
+                f"the logprobs of a prompt's tokens differ by up to {self.compared.largest:.2g} from those of the same "
+                "tokens when the server writes them (shifted, without BOS, or processed)"
+            )
+        orders = Compared()
+        for pair, values in ((fresh[0], fresh[1]), *((case.pair, values) for case, values in reversed(cases))):
+            orders.add((await self._dialect.score(self._client, pair)).logprobs, values)
+        if not orders.is_close:
+            raise Untrue(f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}")
+        self.compared.differences += orders.differences
+        await self._check_next(*cases[0])
+        pair = await self._pair(*_SAME)
+        self.probe = Probe(pair, (await self._dialect.score(self._client, pair)).logprobs)
+        if self.compared.largest > TOLERANCE:
+            self._notes.append(
+                f"logprobs of one token differ by up to {self.compared.largest:.1g}: the precision of the server"
+            )
+
+    async def _check_beginnings(self) -> tuple[EncodedPair | TextPair, tuple[float, ...]]:
+        """Check whether a token's logprob is the same in a short prompt and in a longer one that begins with it.
+
+        Numbers that belong to a neighbouring token are not. Returns the longest prompt, with its logprobs.
+        """
+        text, beginnings = _FRESH_PROBE
+        text = " ".join(random.SystemRandom().sample(_FRESH_WORDS, 4)) + text  # the server may know last session's
+        pairs = [await self._pair(text, continuation) for continuation in beginnings]
+        whole = (await self._dialect.score(self._client, pairs[-1])).logprobs
+        compared = Compared()
+        for pair in pairs[:-1]:
+            values = (await self._dialect.score(self._client, pair)).logprobs
+            if isinstance(pair, EncodedPair):
+                same = pairs[-1].continuation[: len(values)] == pair.continuation
+            else:
+                same = len(values) < len(whole)
+            if same:
+                compared.add(values, whole[: len(values)])
+        if not compared.is_close:
+            raise Untrue(
+                f"the logprob of a token changes by up to {compared.largest:.2g} with what stands behind it: the "
+                "numbers are shifted, or depend on what was asked before"
+            )
+        return pairs[-1], whole
+
+    async def _check_first(self) -> None:
+        """Refuse at once, and not after all tries, what the server says it does not do."""
+        pair = await self._pair(PROBES[0], " of")
+        self._dialect.tries = 1
+        try:
+            await self._dialect.score(self._client, pair)
+        except RequestError as error:
+            words = ("logits_all", "not support", "unsupported", "echo", "logprobs")
+            if any(word in str(error).lower() for word in words):
+                hint = "; start it with --logits_all true" if "logits_all" in str(error) else ""
+                raise Untrue(f"{reason_of(error)}{hint}") from None
+        finally:
+            self._dialect.tries = None
+
+    async def _check_tokenizer(self) -> None:
+        """Check whether server and tokenizer make the same tokens of a text with spaces, digits and Unicode."""
+        if self._encoder is None or not self._tokenizer:
+            return
+        own = await self._tokens(_TOKENS_PROBE)
+        try:
+            theirs = await self._dialect.tokenize(self._client, _TOKENS_PROBE, add_special_tokens=True)
+        except RequestError:
+            theirs = None
+        if theirs is not None and theirs != own:
+            raise Untrue(
+                f"the tokenizer {self._tokenizer} makes {len(own)} other tokens of a text than the server, which makes "
+                f"{len(theirs)}"
+            )
+        sampled = await self._dialect.sample(self._client, _TOKENS_PROBE, num_tokens=1, temperature=0.0)
+        if sampled.num_prompt_tokens not in (None, len(own)):
+            raise Untrue(
+                f"the tokenizer {self._tokenizer} makes {len(own)} tokens of a text, and the server read "
+                f"{sampled.num_prompt_tokens}: another tokenizer, or BOS missing or doubled"
+            )
+        self.counts_tokens = sampled.num_prompt_tokens is not None
+
+    async def _tokens(self, text: str) -> list[int]:
+        encoder = cast("Encoder", self._encoder)
+        return list(await asyncio.to_thread(encoder.prompt, text))
+
+    async def _pair(self, text: str, continuation: str) -> EncodedPair | TextPair:
+        if self._dialect.scores == "text":
+            return TextPair(text, continuation)
+        return await asyncio.to_thread(cast("Encoder", self._encoder).pair, text, continuation)
+
+    async def _cases(self) -> list[tuple[_Case, tuple[float, ...]]]:
+        """Return probes with what the server wrote behind them, and the echo's logprobs of that.
+
+        The first has the likeliest tokens, the others drawn ones. Drawn tokens need not be those that their text is
+        encoded to; asked by text, such a probe says nothing.
+        """
+        cases = []
+        for number, probe in enumerate(PROBES):
+            sampled = await self._dialect.sample(
+                self._client, probe, num_tokens=_NUM_SAMPLED, temperature=1.0 if number else 0.0
+            )
+            case = await self._case(probe, sampled)
+            if case is None:
+                continue
+            scored = await self._dialect.score(self._client, case.pair)
+            if len(scored.logprobs) == len(case.logprobs):
+                cases.append((case, scored.logprobs))
+            elif isinstance(case.pair, EncodedPair):
+                raise Untrue(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
+        if not any(value < -MOST_NOISE for case, _ in cases for value in case.logprobs):
+            raise Untrue("no token that the server wrote could be compared with its echo")
+        return cases
+
+    async def _case(self, probe: str, sampled: Sampled) -> _Case | None:
+        if not sampled.tokens:
+            return None
+        if self._dialect.scores == "text":
+            texts = [str(token) for token in sampled.tokens]
+            if not all(texts) or any("\ufffd" in text for text in texts):
+                return None
+            return _Case(TextPair(probe, "".join(texts)), sampled.logprobs)
+        context = await self._tokens(probe)
+        if sampled.num_prompt_tokens not in (None, len(context)):
+            raise Untrue(
+                f"the server read {sampled.num_prompt_tokens} tokens of a text that has {len(context)}: another "
+                "tokenizer, or BOS missing or doubled"
+            )
+        if not all(isinstance(token, int) for token in sampled.tokens):
+            return await self._case_of_texts(tuple(context), sampled)
+        tokens = cast("tuple[int, ...]", sampled.tokens)
+        return _Case(EncodedPair(tuple(context), tokens), sampled.logprobs)
+
+    async def _case_of_texts(self, context: tuple[int, ...], sampled: Sampled) -> _Case | None:
+        """Return the case of a server that names tokens by their texts, asked by ids: as far as each text is one
+        token.
+        """
+        encoder = cast("Encoder", self._encoder)
+        known: list[int] = []
+        for text in map(str, sampled.tokens):
+            tokens = await asyncio.to_thread(encoder.plain, text)
+            if len(tokens) != 1:
+                break
+            known += tokens
+        return _Case(EncodedPair(context, tuple(known)), sampled.logprobs[: len(known)]) if known else None
+
+    async def _check_next(self, case: _Case, scored: Sequence[float]) -> None:
+        """Check whether several tokens can be asked for in one request, and have the numbers of the echo there."""
+        if not isinstance(case.pair, EncodedPair):
+            await self._check_forced()
+            return
+        first, other = case.pair.continuation[0], case.pair.context[-1]
+        try:
+            found = await self._dialect.next_logprobs(self._client, case.pair.context, [first, other])
+        except RequestError as error:
+            self._notes.append(f"options are asked for one by one ({reason_of(error)})")
+            return
+        if found is None:
+            return
+        unlikely = await self._dialect.score(self._client, EncodedPair(case.pair.context, (other,)))
+        compared = Compared()
+        compared.add([found.logprobs[first], found.logprobs[other]], [scored[0], unlikely.logprobs[0]])
+        if not compared.is_close:
+            raise Untrue(
+                f"the logprob of a token in the prompt differs by {compared.largest:.2g} from that of the same token "
+                "when the server writes it"
+            )
+        self.compared.differences += compared.differences
+        self.uses_next = True
+
+    async def _check_forced(self) -> None:
+        """Check whether a token that the server is made to write has its logprob of the echo."""
+        compared = Compared()
+        try:
+            for probe, text in _FORCED:
+                pair = TextPair(probe, text)
+                forced = await self._dialect.score_forced(self._client, pair)
+                if forced is None:
+                    continue
+                echoed = await self._dialect.score(self._client, pair)
+                if len(echoed.logprobs) == 1:
+                    compared.add(forced.logprobs, echoed.logprobs)
+        except RequestError as error:
+            self._notes.append(f"options of one token are asked for by echo ({reason_of(error)})")
+            return
+        self._dialect.forces_tokens = bool(compared.differences) and compared.is_close
+
 
 _NUM_WRITTEN = 12
 _NUM_SHORT = 2
