@@ -17,17 +17,17 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, Request
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.servers import loop
+from pytest_llmeval.models.servers.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
-from pytest_llmeval.models.servers.dialects.anthropic import AnthropicDialect
-from pytest_llmeval.models.servers.dialects.ollama import OllamaDialect
 from pytest_llmeval.models.servers.echo import Generic
 from pytest_llmeval.models.servers.engines import VLLM, SGLang
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython, LlamaServer
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
+from pytest_llmeval.models.servers.ollama import OllamaDialect
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.self_test import (
     GREEDY_PROMPTS,

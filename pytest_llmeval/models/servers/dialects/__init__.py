@@ -1,1 +1,0 @@
-"""How the servers of language models are asked, each in its own way."""
