@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_llmeval.errors import OptionError
+from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
 from pytest_llmeval.models.findings import Findings
-from pytest_llmeval.models.servers.arguments import SERVER_ARGS, parse_argument
 from pytest_llmeval.types import JSON
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.models.endpoints import DIALECTS, SERVER_ARGS, Endpoint, ServerArguments
 from pytest_llmeval.models.registry import check_model, check_model_args, parse_model_spec
-from pytest_llmeval.models.servers.arguments import DIALECTS, SERVER_ARGS, Endpoint, ServerArguments
 from pytest_llmeval.models.servers.kind import _Remote
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from pytest_llmeval.models.specs import ModelSpec

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
-from pytest_llmeval.models.servers.arguments import Endpoint
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Watch
 from pytest_llmeval.models.servers.limits import AdaptiveLimit
 from tests.models.support import one_line_of

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.reasoning import without_reasoning
-from pytest_llmeval.models.servers.arguments import Endpoint
 from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.connections import Reply, TimedReply
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair, seed_of

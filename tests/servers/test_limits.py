@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.models.servers.arguments import Endpoint
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.limits import (
     AdaptiveLimit,
     CountedSlots,

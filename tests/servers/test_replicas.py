@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.servers.arguments import Endpoint
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer
 from pytest_llmeval.models.servers.limits import FixedLimit

@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
+from pytest_llmeval.models.endpoints import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers import loop
-from pytest_llmeval.models.servers.arguments import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers.connections import (
     LONGEST_MESSAGE,
     BrokenConnection,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
-from pytest_llmeval.models.servers.arguments import Endpoint
+from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.text.redaction import hide_values, one_line
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.servers.arguments import (
+from pytest_llmeval.models.endpoints import (
     SERVER_ARGS,
     Endpoint,
     ServerArguments,

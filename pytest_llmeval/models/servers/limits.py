@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from pytest_llmeval.models.servers.arguments import Endpoint
+from pytest_llmeval.models.endpoints import Endpoint
 
 __all__ = [
     "AdaptiveLimit",

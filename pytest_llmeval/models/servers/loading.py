@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, RequestError
 from pytest_llmeval.models.encoding import Encoder, Tokenizer
+from pytest_llmeval.models.endpoints import Endpoint, ServerArguments
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.anthropic import AnthropicDialect
-from pytest_llmeval.models.servers.arguments import Endpoint, ServerArguments
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
