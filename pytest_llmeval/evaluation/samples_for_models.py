@@ -10,7 +10,7 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings
 from pytest_llmeval.types import AskedSample, GenerateRequest, LoglikelihoodRequest, Request, Sample
 
-__all__ = ["asked_sample", "inability", "method_of", "whole_suite"]
+__all__ = ["asked_sample", "first_request", "inability", "method_of", "whole_suite"]
 
 
 def whole_suite(evaluation: Evaluation) -> list[AskedSample]:
@@ -56,11 +56,13 @@ def _answers(evaluation: Evaluation, presented: PreparedSample, targets: Sequenc
         return ()
 
 
-def method_of(evaluation: Evaluation) -> str:
-    """Return the method of ``Model`` that the suite calls: ``generate``, ``loglikelihood`` or
-    ``loglikelihood_rolling``.
-    """
-    request = evaluation.question(evaluation.suite.samples[0]).requests[0]
+def first_request(evaluation: Evaluation) -> Request:
+    """Return what the suite asks a model first: its other requests have the same method and settings."""
+    return evaluation.question(evaluation.suite.samples[0]).requests[0]
+
+
+def method_of(request: Request) -> str:
+    """Return the method of ``Model`` that is called: ``generate``, ``loglikelihood`` or ``loglikelihood_rolling``."""
     if isinstance(request, GenerateRequest):
         return "generate"
     return "loglikelihood" if isinstance(request, LoglikelihoodRequest) else "loglikelihood_rolling"

@@ -109,6 +109,36 @@ def test_the_header_says_what_the_self_test_found(llm_pytester: pytest.Pytester)
     assert model["details"]["self_test"]["log-likelihoods"] == "works"
 
 
+@pytest.mark.parametrize(
+    ("dialect", "setting", "is_known"),
+    [
+        ("generic", {"repetition_penalty": 1.2}, False),
+        ("generic", {"temperature": 1.0, "top_k": 5}, False),
+        ("generic", {"top_k": 5}, True),  # without sampling it does nothing
+        ("vllm", {"repetition_penalty": 1.2}, True),
+    ],
+)
+def test_a_setting_that_a_server_is_not_known_to_have_refuses_the_suite_once(
+    dialect: str, setting: dict[str, Any], is_known: bool, llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    suite = written_suite(llm_pytester, 4)
+    path = llm_pytester.path / suite
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "generate": setting}, sort_keys=False))
+    with StubServer("vllm", instant=True) as stub:
+        result = run(llm_pytester, workers, "--llm-model", f"{stub.url}?dialect={dialect}#demo", suite)
+    shown = result.stdout.str()
+    if is_known:
+        assert len(report_of(llm_pytester.path)["records"]) == 4, shown
+        return
+    name = "top_k" if "top_k" in setting else "repetition_penalty"
+    assert result.ret in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.TESTS_FAILED), shown  # with -n another
+    problem = "this server's API (generic) is not known to have it; leave it out*"
+    result.stdout.fnmatch_lines([f"written.yaml:*: generate.{name}: http*#demo: {problem}"])
+    assert len([one for one in shown.splitlines() if one.startswith("written.yaml:")]) == 1, shown
+    assert "Traceback" not in shown
+    assert not report_of(llm_pytester.path)["records"], shown
+
+
 @pytest.mark.parametrize("fault", ["echo-ignored", "shifted"])
 def test_a_server_with_wrong_numbers_scores_nothing(
     fault: str, llm_pytester: pytest.Pytester, workers: list[str]

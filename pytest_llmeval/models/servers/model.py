@@ -233,6 +233,10 @@ class ServerModel(UniformBackend):
         """Return why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
         return self.verdict.refusal(method)
 
+    def unknown_setting(self, request: Request) -> tuple[str, str] | None:
+        """Return a setting of the request that the servers are not known to have, and what to do; None for none."""
+        return self._planner.unknown_setting(request)
+
     def close(self) -> None:
         """Cancel what is under way, and end the connections."""
         self.is_closed = True

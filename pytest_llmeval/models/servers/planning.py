@@ -134,6 +134,15 @@ class Planner:
         questions += [Embedded(tuple(places), text) for text, places in texts.items()]
         return questions, errors
 
+    def unknown_setting(self, request: Request) -> tuple[str, str] | None:
+        """Return a setting of the request that the server's API is not known to have, and what to do; None for none."""
+        names = request.special_sampling if isinstance(request, GenerateRequest) else ()
+        problem = (
+            f"this server's API ({self._dialect.name}) is not known to have it; leave it out of the suite, or give the "
+            "server's own field with --llm-model-arg extra_body=JSON"
+        )
+        return next(((name, problem) for name in names if name not in self._dialect.sampling_names), None)
+
     # Log-likelihoods
 
     def _check(self, method: str) -> None:
@@ -223,12 +232,8 @@ class Planner:
             raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
         if not 0 < request.top_p <= 1:
             raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
-        for name in request.special_sampling:
-            if name not in self._dialect.sampling_names:
-                raise RequestError(
-                    f"generate.{name}: this server's API ({self._dialect.name}) is not known to have it; leave it out "
-                    "of the suite, or give the server's own field with --llm-model-arg extra_body=JSON"
-                )
+        if (unknown := self.unknown_setting(request)) is not None:
+            raise RequestError("generate.{}: {}".format(*unknown))
         prompt: Prompt = request.prompt
         if isinstance(prompt, tuple):
             if not _is_begun(prompt) or self._dialect.continues_chat or self._dialect.is_hosted:

@@ -296,17 +296,22 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
     runs.
     """
-    from pytest_llmeval.evaluation.samples_for_models import inability, method_of
+    from pytest_llmeval.evaluation.samples_for_models import first_request, inability, method_of
 
     config = node.config
     specs = config.stash[settings_key].model_specs
     checked = [spec for spec in specs if spec.kind.shows_methods or spec.kind.checks_suites]
     if not checked or is_overridden(node):
         return
-    method = method_of(evaluation)
+    request = first_request(evaluation)
+    method = method_of(request)
     for spec in checked:
-        lacks = getattr(config.stash.get(_early_key, {}).get(spec.name), "lacks_method", None)
+        model = config.stash.get(_early_key, {}).get(spec.name)
+        lacks = getattr(model, "lacks_method", None)
         with calling(spec.kind, "lacks_method"):
             is_lacking = spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method)
         if is_lacking:
             raise inability(evaluation, spec.name, method, is_lacking if isinstance(is_lacking, str) else "")
+        if (unknown := getattr(model, "unknown_setting", None)) is not None and (found := unknown(request)) is not None:
+            setting, problem = found
+            raise evaluation.suite.error(f"{spec.name}: {problem}", keys=("generate", setting))
