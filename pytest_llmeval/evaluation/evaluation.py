@@ -23,10 +23,9 @@ from pytest_llmeval.scorers.judging.people import human_value, people_metrics, w
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
 from pytest_llmeval.scoring.base import AS_THEY_APPLY, PreparedSample, SettingsError, score_without_judge
 from pytest_llmeval.scoring.epochs import deciding_epoch
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition, split_name
+from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD, definition, metric_limits, split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.measurable import with_numbers
-from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_limits
 from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.suite import ScoreFiles

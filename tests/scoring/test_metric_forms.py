@@ -11,7 +11,7 @@ from pytest_llmeval.scorers.chrf import ChrfSettings
 from pytest_llmeval.scorers.exact import ExactSettings
 from pytest_llmeval.scorers.meteor import MeteorSettings
 from pytest_llmeval.scorers.rouge import RougeSettings
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.definitions import metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.types import Score
 

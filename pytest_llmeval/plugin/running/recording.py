@@ -35,8 +35,7 @@ from pytest_llmeval.reporting.report.records import (
     Unrecorded,
 )
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE
+from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.redaction import redact

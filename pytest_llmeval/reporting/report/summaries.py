@@ -36,11 +36,10 @@ from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
-from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition, metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.distribution import distributions, percentiles
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, names_given, why_not_measurable
-from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.risk_coverage import (
     RiskCoverage,
     RiskPoint,

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.tables.cells import Table, number, with_interval
-from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
+from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD, definition, named_metrics
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
-from pytest_llmeval.scoring.metrics.metric_forms import NOT_MEASURABLE, named_metrics
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.model_names import short_names

@@ -14,7 +14,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import Report, check_known
 from pytest_llmeval.reporting.storage.report_file import read_report
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.scoring.metrics.definitions import metric_form
 from pytest_llmeval.text.escaping import encodable
 from pytest_llmeval.text.wording import quoted
 
