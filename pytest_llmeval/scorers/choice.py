@@ -15,7 +15,7 @@ from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.letter import LetterSettings
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SuiteView
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.corpus_formulas import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.option_scores import (
     Normalize,

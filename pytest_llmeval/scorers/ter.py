@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings, TooLongError
-from pytest_llmeval.scoring.metrics.sacrebleu_sums import (
+from pytest_llmeval.scoring.metrics.corpus_formulas import (
     TER_NEEDS,
     ter_of,
 )

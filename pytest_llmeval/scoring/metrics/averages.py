@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
+from pytest_llmeval.scoring.metrics.corpus_formulas import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.summary import (
     ALL_EQUAL,

@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import sub
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, Ingredients, Sums
+from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, Ingredients, Sums
 from pytest_llmeval.types import Score
 
 __all__ = [

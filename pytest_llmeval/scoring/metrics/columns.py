@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
-from pytest_llmeval.scoring.metrics.corpus_formula import Ingredients
+from pytest_llmeval.scoring.metrics.corpus_formulas import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients_by_score, made_of
 

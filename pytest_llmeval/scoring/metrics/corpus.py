@@ -16,12 +16,17 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
-from pytest_llmeval.scoring.metrics.classification import CLASSIFICATION
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, FormulaEstimate, Ingredients
+from pytest_llmeval.scoring.metrics.corpus_formulas import (
+    CLASSIFICATION,
+    CorpusFormula,
+    FormulaEstimate,
+    Ingredients,
+    is_translation_ingredient,
+    translation_formula,
+)
 from pytest_llmeval.scoring.metrics.definitions import is_known, split_name
 from pytest_llmeval.scoring.metrics.judged import JUDGED, corrected_formula, is_judged_ingredient
 from pytest_llmeval.scoring.metrics.pooled import POOLED
-from pytest_llmeval.scoring.metrics.sacrebleu_sums import is_translation_ingredient, translation_formula
 from pytest_llmeval.scoring.statistics.clustered import are_too_few
 from pytest_llmeval.scoring.statistics.intervals import Bootstrapped, bootstrap_of_sums, with_width
 

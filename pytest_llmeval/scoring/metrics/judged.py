@@ -14,7 +14,7 @@ from types import MappingProxyType
 import regex
 
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.scoring.metrics.corpus_formula import CorpusFormula, FormulaEstimate, Ingredients, Sums
+from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, FormulaEstimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error

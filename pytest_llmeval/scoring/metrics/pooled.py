@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pytest_llmeval.scoring.metrics.corpus_formula import FormulaEstimate
+from pytest_llmeval.scoring.metrics.corpus_formulas import FormulaEstimate
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrapped_ratio, cluster_sums
 from pytest_llmeval.scoring.statistics.intervals import check_finite, estimate_ratio, with_width

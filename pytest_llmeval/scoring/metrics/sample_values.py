@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
-from pytest_llmeval.scoring.metrics.corpus_formula import Ingredients
+from pytest_llmeval.scoring.metrics.corpus_formulas import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.types import Status
