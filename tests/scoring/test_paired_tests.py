@@ -14,8 +14,7 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula
-from pytest_llmeval.scoring.metrics.pooled import POOLED, pooled
+from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula, pooled
 from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums
 from pytest_llmeval.scoring.statistics.paired_tests import (
     PairedSums,

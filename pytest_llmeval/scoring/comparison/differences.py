@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.metrics.corpus import corpus_difference
+from pytest_llmeval.scoring.metrics.corpus import corpus_difference, pseudo_values
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
-from pytest_llmeval.scoring.metrics.pooled import pseudo_values
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, value_of
 from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,

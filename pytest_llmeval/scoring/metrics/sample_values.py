@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula
+from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
 from pytest_llmeval.scoring.metrics.corpus_formulas import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
-from pytest_llmeval.scoring.metrics.pooled import POOLED
 from pytest_llmeval.types import Status
 
 __all__ = ["ScoreLike", "contradiction", "ingredients", "ingredients_by_score", "made_of", "value_of"]

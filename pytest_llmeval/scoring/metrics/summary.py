@@ -9,9 +9,14 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
-from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value, ingredients_among
+from pytest_llmeval.scoring.metrics.corpus import (
+    bootstrapped_pooled,
+    corpus_formula,
+    corpus_value,
+    ingredients_among,
+    pooled,
+)
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics.pooled import bootstrapped_pooled, pooled
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
