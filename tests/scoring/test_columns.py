@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION_FORMULAS
-from pytest_llmeval.scoring.metrics.columns import Places, ScoreColumns
-from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import Places, ScoreColumns, ingredients, value_of
 from pytest_llmeval.scoring.metrics.summary import by_category, summarize
 from pytest_llmeval.scoring.statistics.intervals import mean, sum_of_squares
 from pytest_llmeval.types import Score, Status

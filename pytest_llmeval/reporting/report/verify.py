@@ -38,10 +38,9 @@ from pytest_llmeval.reporting.report.summaries import (
 )
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability_of
-from pytest_llmeval.scoring.metrics.columns import Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.sample_values import contradiction
+from pytest_llmeval.scoring.metrics.sample_values import Places, ScoreColumns, contradiction
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, places_by_category, summarize
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import quoted

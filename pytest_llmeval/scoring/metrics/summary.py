@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scoring.metrics.columns import COUNTED, Places, ScoreColumns
 from pytest_llmeval.scoring.metrics.corpus import (
     bootstrapped_pooled,
     corpus_formula,
@@ -17,7 +16,7 @@ from pytest_llmeval.scoring.metrics.corpus import (
     pooled,
 )
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients
+from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ScoreLike, ingredients
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
