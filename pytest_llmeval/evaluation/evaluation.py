@@ -25,8 +25,8 @@ from pytest_llmeval.scoring.base import AS_THEY_APPLY, PreparedSample, SettingsE
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD, definition, metric_limits, split_name
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.measurable import with_numbers
 from pytest_llmeval.scoring.metrics.sample_values import made_of
+from pytest_llmeval.scoring.metrics.summary import with_numbers
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.suite import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt

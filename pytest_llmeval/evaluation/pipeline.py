@@ -35,8 +35,8 @@ from pytest_llmeval.scoring.epochs import (
 )
 from pytest_llmeval.scoring.filters import FilterChain, FilterError, FilterSettings, make_filters
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable, with_numbers
 from pytest_llmeval.scoring.metrics.sample_values import contradiction
+from pytest_llmeval.scoring.metrics.summary import why_not_measurable, with_numbers
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.suites.loading.suite import NO_SCORERS

@@ -26,8 +26,7 @@ from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Repo
 from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.reporting.tables.suites import reasons_text, why_no_value
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
-from pytest_llmeval.scoring.metrics.measurable import num_missing
-from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.metrics.summary import Metric, num_missing
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GateRuleError
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import quoted

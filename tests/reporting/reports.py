@@ -25,8 +25,7 @@ from pytest_llmeval.reporting.report.report import (
 from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
-from pytest_llmeval.scoring.metrics.distribution import Percentiles
-from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.metrics.summary import Metric, Percentiles
 from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["make_record", "make_report", "reports", "sealed"]

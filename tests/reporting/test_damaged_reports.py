@@ -20,7 +20,7 @@ from pytest_llmeval.reporting.writers.report_paths import final_path
 from pytest_llmeval.reporting.writers.text_report import summary_lines
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
-from pytest_llmeval.scoring.metrics.distribution import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.types import EngineUse
 from tests.reporting.reports import make_record, make_report
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples, flipped_samples
-from pytest_llmeval.scoring.metrics.distribution import Distribution, distributions
-from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.metrics.summary import Distribution, distributions, summarize
 from pytest_llmeval.types import Score
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)

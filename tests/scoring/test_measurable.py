@@ -16,8 +16,13 @@ from pytest_llmeval.scorers.exact import ExactSettings
 from pytest_llmeval.scorers.python.custom import CustomSettings
 from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.epochs import EpochsSpec
-from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, num_missing, why_not_measurable
-from pytest_llmeval.scoring.metrics.summary import Metric, summarize
+from pytest_llmeval.scoring.metrics.summary import (
+    Metric,
+    count_not_measurable,
+    num_missing,
+    summarize,
+    why_not_measurable,
+)
 from pytest_llmeval.types import GenerateResponse, NotMeasurable, Score
 from tests.scoring.helpers import a_sample
 

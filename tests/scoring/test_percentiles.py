@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.storage.json_form import part_from_json
-from pytest_llmeval.scoring.metrics.distribution import Percentiles, percentiles
+from pytest_llmeval.scoring.metrics.summary import Percentiles, percentiles
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=200)
 

@@ -14,8 +14,7 @@ from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.distribution import Distribution, Percentiles
-from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
 from pytest_llmeval.text.model_names import plain_name
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws

@@ -37,9 +37,7 @@ from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, fl
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition, metric_form, metric_limits
-from pytest_llmeval.scoring.metrics.distribution import distributions, percentiles
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.measurable import count_not_measurable, names_given, why_not_measurable
 from pytest_llmeval.scoring.metrics.risk_coverage import (
     RiskCoverage,
     RiskPoint,
@@ -48,7 +46,17 @@ from pytest_llmeval.scoring.metrics.risk_coverage import (
     risks_at,
 )
 from pytest_llmeval.scoring.metrics.sample_values import value_of
-from pytest_llmeval.scoring.metrics.summary import Metric, by_category, expanded, summarize
+from pytest_llmeval.scoring.metrics.summary import (
+    Metric,
+    by_category,
+    count_not_measurable,
+    distributions,
+    expanded,
+    names_given,
+    percentiles,
+    summarize,
+    why_not_measurable,
+)
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse, Score

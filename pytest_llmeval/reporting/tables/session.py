@@ -11,7 +11,7 @@ from pytest_llmeval.reporting.report.replies import fingerprint_texts
 from pytest_llmeval.reporting.report.report import PerSample, Report, StoreUse, SuiteReport, use_of_model
 from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
-from pytest_llmeval.scoring.metrics.distribution import Percentiles
+from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.quantities import time_text
 from pytest_llmeval.types import JSON, EngineUse, ServerUse

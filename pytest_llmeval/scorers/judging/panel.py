@@ -9,8 +9,8 @@ from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.scoring.base import side_by_side
 from pytest_llmeval.scoring.checking import shown_score
 from pytest_llmeval.scoring.metrics.judged import rating
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.responses import status_of_credit
 from pytest_llmeval.scoring.statistics.intervals import mean
 from pytest_llmeval.types import JSON, Response, Score

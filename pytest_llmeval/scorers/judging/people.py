@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import CORRECTED, HUMAN, JUDGE
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.types import GenerateResponse, Response, Sample, Score
 

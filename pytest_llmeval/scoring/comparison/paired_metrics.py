@@ -19,8 +19,8 @@ from pytest_llmeval.scoring.comparison.flipped_samples import LEAST_CHANGE, Flip
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
-from pytest_llmeval.scoring.metrics.measurable import why_not_measurable
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
+from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, mcnemar, row_by_row
 from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -16,7 +16,8 @@ from pytest_llmeval.scoring.metrics.corpus import (
     pooled,
 )
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ScoreLike, ingredients
+from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ScoreLike, ingredients, value_of
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
@@ -36,18 +37,28 @@ from pytest_llmeval.types import Score
 __all__ = [
     "ALL_EQUAL",
     "NO_LIMITS",
+    "Distribution",
     "Interval",
     "Limits",
     "Metric",
+    "Percentiles",
     "by_category",
+    "count_not_measurable",
+    "distributions",
     "expanded",
     "is_carried",
+    "names_given",
     "names_in",
+    "num_missing",
+    "percentiles",
     "places_by_category",
     "summarize",
     "why_no_interval",
+    "why_not_measurable",
+    "with_numbers",
     "within",
 ]
+
 
 Interval: TypeAlias = Literal["bootstrap"]
 
@@ -351,3 +362,152 @@ def _kinds(columns: ScoreColumns, names: Sequence[str]) -> dict[str, Kind]:
                 kind = "proportion" if {0.0, 1.0}.issuperset(values) else "mean"
         kinds[name] = kind
     return kinds
+
+
+_IS_THERE_OR_NONE = "no_answer"
+"""A count that several scorers give only where there is one."""
+
+
+def why_not_measurable(score: ScoreLike, metric: str) -> str | None:
+    """Return the reason that the score's scorer gives for the metric's having no meaning; None where it gives none.
+
+    ``*`` is for all metrics, ``b.*`` for those of a scorer ``b``.
+    """
+    said = score.not_measurable
+    if not said:
+        return None
+    prefix = metric.partition(".")[0]
+    return next((said[name] for name in (metric, f"{prefix}.{WILDCARD}", WILDCARD) if name in said), None)
+
+
+def with_numbers(score: Score, numbers: Mapping[str, float]) -> Score:
+    """Return the score with the ``numbers`` of those metrics that it says to have no meaning; the reasons stay."""
+    if not numbers or not score.not_measurable or score.status == "unscored":
+        return score
+    counted = {
+        name: float(number)
+        for name, number in numbers.items()
+        if name not in score.values and why_not_measurable(score, name) is not None
+    }
+    return replace(score, values={**score.values, **counted})
+
+
+def names_given(score: ScoreLike, numbers: Collection[str]) -> Iterator[str]:
+    """Yield the metrics for which the scorer gave a value or a reason: not those that only ``with_numbers`` added."""
+    yield from (name for name in score.values if name not in numbers or why_not_measurable(score, name) is None)
+    yield from (name for name in score.not_measurable if name.rpartition(".")[2] != WILDCARD)
+
+
+def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return for each of the metrics that some of the scores, unscored ones aside, are said to have no value of, how
+    many, by reason.
+
+    What is none of the metrics, for no score has a value of it, is counted under the name that its scorer gives it:
+    ``*`` and ``b.*`` too where that stands for none of the metrics.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for score in scores:
+        if score.status == "unscored" or not score.not_measurable:
+            continue
+        for name, reason in _lacking(score, metrics):
+            reasons = found.setdefault(name, {})
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return found
+
+
+def _lacking(score: ScoreLike, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for metric in metrics:
+        reason = why_not_measurable(score, metric)
+        if reason is not None and not is_carried((score,), metric):
+            yield metric, reason
+    for name, reason in score.not_measurable.items():
+        if name == WILDCARD or name.endswith(f".{WILDCARD}"):
+            prefix = name.removesuffix(WILDCARD)
+            is_named = any(one.startswith(prefix) for one in (*metrics, *score.values))
+        else:
+            is_named = name in metrics
+        if not is_named:
+            yield name, reason
+
+
+def num_missing(name: str, metric: Metric, num_scored: int, not_measurable: Mapping[str, Mapping[str, int]]) -> int:
+    """Return how many of the samples that were scored have no value of the metric, and nothing that says why."""
+    if split_name(name)[1] == _IS_THERE_OR_NONE or name in OF_RATED:
+        return 0
+    return max(0, num_scored - metric.n - sum(not_measurable.get(name, {}).values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Percentiles of ``n`` values, in their unit. They are interpolated linearly, as ``numpy.percentile`` does."""
+
+    n: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+
+def percentiles(values: Sequence[float]) -> Percentiles | None:
+    """Return the mean and percentiles of the values; None of none. ``ValueError`` for one that is not finite."""
+    if not values:
+        return None
+    if not all(map(math.isfinite, values)):
+        raise ValueError("percentiles are taken of finite values only")
+    ordered = sorted(values)
+    return Percentiles(
+        n=len(ordered),
+        mean=math.fsum(ordered) / len(ordered),
+        p50=_quantile(ordered, 0.50),
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the quantile of R. J. Hyndman and Y. Fan (1996), definition 7."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+_OF_SAMPLES = ("mean", "proportion")
+"""Kinds of metrics that are means of samples' own values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """The distribution of ``n`` values. ``sd`` is the standard deviation (by N - 1), None for n < 2; percentiles are
+    interpolated.
+    """
+
+    n: int
+    mean: float
+    sd: float | None
+    min: float
+    p50: float
+    p95: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Distribution | None:
+        """Return the distribution of values, None of no values. ``ValueError`` for one that is not finite."""
+        found = percentiles(values)
+        if found is None:
+            return None
+        # hypot scales: squares of large values have no float.
+        sd = math.hypot(*(value - found.mean for value in values)) / math.sqrt(found.n - 1) if found.n > 1 else None
+        low, high = min(values), max(values)
+        return cls(n=found.n, mean=found.mean, sd=sd, min=low, p50=found.p50, p95=found.p95, max=high)
+
+
+def distributions(scores: Sequence[Score], metrics: Mapping[str, Metric]) -> dict[str, Distribution]:
+    """Return the distribution of each of the metrics that is a mean over samples, over the scores that carry it."""
+    found = {}
+    for name, metric in metrics.items():
+        if metric.kind in _OF_SAMPLES:
+            values = [value for score in scores if (value := value_of(score, name)) is not None]
+            if (own := Distribution.of(values)) is not None:
+                found[name] = own
+    return found

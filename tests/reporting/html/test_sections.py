@@ -33,8 +33,7 @@ from pytest_llmeval.reporting.writers.html.tables import PageTable
 from pytest_llmeval.scoring.comparison.differences import Difference
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
-from pytest_llmeval.scoring.metrics.distribution import Distribution, Percentiles
-from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
 from pytest_llmeval.types import JSON, EngineUse
 from tests.reporting.made_reports import gate, record, report
 from tests.reporting.reports import make_record, make_report
