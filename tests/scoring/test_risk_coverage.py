@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import precision_recall_curve
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.metrics.risk_coverage import COVERAGES, confidence_pair, risk_coverage, risks_at
+from pytest_llmeval.scoring.metrics.calibration import COVERAGES, confidence_pair, risk_coverage, risks_at
 from pytest_llmeval.types import Status
 
 # few values of confidence, so that some are equal

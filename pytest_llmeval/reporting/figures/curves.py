@@ -25,7 +25,7 @@ from pytest_llmeval.reporting.figures.style import (
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.report.summaries import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.tables.cells import number, with_interval
-from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint
+from pytest_llmeval.scoring.metrics.calibration import RiskCoverage, RiskPoint
 
 __all__ = ["pass_at_k_figures", "risk_coverage_figures"]
 

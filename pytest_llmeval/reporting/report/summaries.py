@@ -35,16 +35,16 @@ from pytest_llmeval.reporting.report.report import (
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
 from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
-from pytest_llmeval.scoring.metrics.calibration import reliability
-from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition, metric_form, metric_limits
-from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.risk_coverage import (
+from pytest_llmeval.scoring.metrics.calibration import (
     RiskCoverage,
     RiskPoint,
     confidence_pair,
+    reliability,
     risk_coverage,
     risks_at,
 )
+from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition, metric_form, metric_limits
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.metrics.summary import (
     Metric,

@@ -37,8 +37,7 @@ from pytest_llmeval.reporting.tables.suites import (
     unlike_texts,
     usual_metrics,
 )
-from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
-from pytest_llmeval.scoring.metrics.risk_coverage import RiskCoverage, RiskPoint, risks_at
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin, RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 
