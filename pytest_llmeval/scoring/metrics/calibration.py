@@ -1,4 +1,8 @@
-"""Calibration: whether what a model calls 80% likely is right in 80% of the cases."""
+"""Measures of a model's confidence: calibration, and risk at a coverage.
+
+Calibration asks whether what a model calls 80% likely is right in 80% of the cases; risk and coverage, how often
+answers are wrong if only those are given that the model is most sure of.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A sample's ingredients lie in ``Score.values`` beside its metrics, under names that are no metrics, and under
 ``several`` with the same prefix as the metric: ``flexible.bleu_4`` is made of ``flexible.bleu_matches_1`` and so on.
 
-A module with formulas of its own imports ``CorpusFormula`` from ``corpus_formula.py``, and its table is merged into
-``CORPUS`` here.
+Metrics that are pooled over samples (``POOLED``) are one ratio of two sums. All others have a ``CorpusFormula``: a
+module with formulas of its own gives a table of them, and the tables are merged into ``CORPUS``.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
     units = [sample[formula.unit] for sample in values]
-    check_finite(nats)
-    check_finite(units)
+    check_finite_at(nats)
+    check_finite_at(units)
     total = math.fsum(units)
     if total <= 0:
         return FormulaEstimate(None)
     rate = math.fsum(nats) / total
-    value = _finite(formula.of_rate, rate)
+    value = _finite_at(formula.of_rate, rate)
     if are_too_few(clusters):
         return FormulaEstimate(value)
     if clusters is not None:
@@ -104,11 +104,11 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     if value is None or len(nats) < 2:
         return FormulaEstimate(value)
     found = estimate_ratio(nats, units)
-    stderr = _finite(lambda at: formula.slope(at) * found.stderr, rate)
+    stderr = _finite_at(lambda at: formula.slope(at) * found.stderr, rate)
     interval = with_width(found.interval())
     if interval is None:
         return FormulaEstimate(value, stderr=stderr)
-    low, high = (_finite(formula.of_rate, end) for end in interval)
+    low, high = (_finite_at(formula.of_rate, end) for end in interval)
     return FormulaEstimate(value, stderr=stderr, interval=None if low is None or high is None else (low, high))
 
 
@@ -119,7 +119,7 @@ def bootstrapped_pooled(
     formula = POOLED[split_name(name)[1]]
     nats, units = ([sample[key] for sample in values] for key in ("loglikelihood", formula.unit))
     found = bootstrapped_ratio([-value for value in nats], units, clusters)
-    ends = [] if found is None else [_finite(formula.of_rate, end) for end in found]
+    ends = [] if found is None else [_finite_at(formula.of_rate, end) for end in found]
     low, high = ends or (None, None)
     return None if low is None or high is None else (low, high)
 
@@ -142,7 +142,7 @@ def pseudo_values(name: str, values: Sequence[Mapping[str, float]]) -> list[floa
     return found if all(map(math.isfinite, found)) else None
 
 
-def _finite(function: Callable[[float], float], rate: float) -> float | None:
+def _finite_at(function: Callable[[float], float], rate: float) -> float | None:
     try:
         value = function(rate)
     except OverflowError:
@@ -153,7 +153,7 @@ def _finite(function: Callable[[float], float], rate: float) -> float | None:
 T = TypeVar("T")
 
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION, **JUDGED})
-"""Corpus metrics by name, but for those of ``sacrebleu_sums.py``, some of which have a number in their names, and for
+"""Corpus metrics by name, but for sacrebleu's, some of which have a number in their names, and for
 the corrected ones, which have the name of another metric. Each has a definition of kind ``corpus`` in
 ``definitions.py``."""
 

@@ -1,6 +1,11 @@
 """Corpus metrics: numbers that are computed from all samples at once, and are no mean over them.
 
-Here are their form, the metrics of classification, and sacrebleu's BLEU, chrF and TER."""
+Three kinds of formulas stand here. Classification: a sample's ingredients are ``gold`` and ``predicted``, two class
+numbers, and samples without both are left out. The agreement of a judge's verdicts in two orders (``order_kappa``), of
+``first_order`` and ``second_order``. And BLEU, chrF and TER: all are on sacrebleu's scale, on which 100 is perfect (0
+for TER), and the samples' numbers together give exactly what ``sacrebleu.corpus_bleu``, ``corpus_chrf`` and
+``corpus_ter`` give for their texts.
+"""
 
 from __future__ import annotations
 

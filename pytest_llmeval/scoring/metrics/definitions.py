@@ -1,4 +1,8 @@
-"""The meaning of the names of metrics, and the settings that make two metrics of one name (BLEU of two tokenizers)."""
+"""The meaning of the names of metrics, and their forms: BLEU of two tokenizers is two metrics of one name.
+
+A metric says how an answer compares with the right one, and how that is made one number. How the answer was found (a
+prompt, filters, the normalisation of log-likelihoods) is no part of it: accuracy is accuracy in all suites.
+"""
 
 from __future__ import annotations
 

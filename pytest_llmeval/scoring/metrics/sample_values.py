@@ -1,4 +1,4 @@
-"""Reads one sample's score for a metric: a value of its own, or what it is made of."""
+"""Reads scores for a metric: the value or the ingredients that one sample's score has, and columns of many samples."""
 
 from __future__ import annotations
 

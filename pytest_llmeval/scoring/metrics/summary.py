@@ -1,4 +1,7 @@
-"""Metrics: what is taken over the scores of a suite, of a category, or of any other selection of samples."""
+"""Summaries: the metrics over the scores of a suite, of a category, or of any other selection of samples.
+
+Beside them: the scores that lack a metric and why, and how the samples' values are spread around their mean.
+"""
 
 from __future__ import annotations
 
