@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
-from pytest_llmeval.scoring.statistics.estimate import Estimate
-from pytest_llmeval.scoring.statistics.intervals import wilson_interval
+from pytest_llmeval.scoring.statistics.intervals import Estimate, wilson_interval
 
 LOWEST = 93.0
 MIN_HELD = 100

@@ -19,7 +19,7 @@ from pytest_llmeval.scoring.statistics.agreement import (
     krippendorff_alpha,
     weighted_kappa,
 )
-from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn
+from pytest_llmeval.scoring.statistics.intervals import Estimate, share_never_drawn
 from tests.properties import examples
 
 DIAGNOSES = ((75, 1, 4), (5, 4, 1), (0, 0, 10))

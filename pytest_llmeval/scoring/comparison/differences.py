@@ -20,8 +20,13 @@ from pytest_llmeval.scoring.statistics.clustered import (
     odd_ones,
     standard_error,
 )
-from pytest_llmeval.scoring.statistics.estimate import interval_of_common, share_never_drawn
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, with_width
+from pytest_llmeval.scoring.statistics.intervals import (
+    CONFIDENCE,
+    interval_of_common,
+    mean,
+    share_never_drawn,
+    with_width,
+)
 from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 
 __all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]

@@ -17,9 +17,9 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     within,
 )
-from pytest_llmeval.scoring.statistics.estimate import interval_of_common
 from pytest_llmeval.scoring.statistics.intervals import (
     CONFIDENCE,
+    interval_of_common,
     mean,
     skewed_interval,
     t_quantile,

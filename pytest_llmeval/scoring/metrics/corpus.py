@@ -31,7 +31,6 @@ from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrappe
 from pytest_llmeval.scoring.statistics.intervals import (
     Bootstrapped,
     bootstrap_of_sums,
-    check_finite,
     estimate_ratio,
     with_width,
 )

@@ -33,8 +33,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     proportion_interval,
     standard_error,
 )
-from pytest_llmeval.scoring.statistics.estimate import interval_of_common
-from pytest_llmeval.scoring.statistics.intervals import mean, with_width
+from pytest_llmeval.scoring.statistics.intervals import interval_of_common, mean, with_width
 from pytest_llmeval.types import Score
 
 __all__ = [

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_llmeval.scoring.statistics.estimate import Estimate, share_never_drawn, undefined
 from pytest_llmeval.scoring.statistics.intervals import (
     CONFIDENCE,
     NUM_RESAMPLES,
+    Estimate,
     bootstrap_of_counts,
     normal_quantile,
+    share_never_drawn,
+    undefined,
     with_width,
 )
 

@@ -17,8 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.scoring.statistics.agreement import Label, check_labels
-from pytest_llmeval.scoring.statistics.estimate import Estimate, undefined
-from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, mean, normal_quantile, with_width
+from pytest_llmeval.scoring.statistics.intervals import (
+    CONFIDENCE,
+    Estimate,
+    mean,
+    normal_quantile,
+    undefined,
+    with_width,
+)
 
 __all__ = ["JudgeCounts", "PredictionPowered", "judge_counts", "ppi_mean", "rogan_gladen"]
 
