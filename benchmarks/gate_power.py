@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.gate_simulation import failed, flips, right_or_wrong
 from pytest_llmeval.gates.options import BaselineSettings
-from pytest_llmeval.scoring.statistics.power import POWER, mcnemar_power
+from pytest_llmeval.scoring.statistics.paired_tests import POWER, mcnemar_power
 
 N = 1000
 DROP = 0.05

@@ -15,12 +15,13 @@ from statsmodels.stats.multitest import multipletests
 
 from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula, pooled
-from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums
 from pytest_llmeval.scoring.statistics.paired_tests import (
+    NullDistribution,
     PairedSums,
     PairedTest,
     PairedValues,
     draws_for,
+    flipped_sums,
     holm,
     mcnemar,
     row_by_row,

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.power import normal_power
 
-from pytest_llmeval.scoring.statistics.power import mcnemar_power, smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.scoring.statistics.paired_tests import (
+    mcnemar_power,
+    smallest_drop_of_mcnemar,
+    smallest_drop_of_mean,
+)
 from tests.properties import examples
 
 

@@ -22,12 +22,19 @@ from pytest_llmeval.scoring.metrics.judged import OF_RATED
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
 from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
-from pytest_llmeval.scoring.statistics.paired_tests import Paired, PairedSums, PairedValues, mcnemar, row_by_row
-from pytest_llmeval.scoring.statistics.power import smallest_drop_of_mcnemar, smallest_drop_of_mean
+from pytest_llmeval.scoring.statistics.paired_tests import (
+    Paired,
+    PairedSums,
+    PairedValues,
+    mcnemar,
+    row_by_row,
+    smallest_drop_of_mcnemar,
+    smallest_drop_of_mean,
+)
 from pytest_llmeval.text.wording import quoted
 
 if TYPE_CHECKING:
-    from pytest_llmeval.scoring.statistics.null_distribution import Numbers
+    from pytest_llmeval.scoring.statistics.paired_tests import Numbers
 
 __all__ = [
     "PairedMetric",

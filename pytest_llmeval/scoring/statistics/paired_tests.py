@@ -9,29 +9,217 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
-
-from pytest_llmeval.scoring.statistics.null_distribution import NullDistribution, flipped_sums, swapped_values
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pytest_llmeval.scoring.statistics.null_distribution import Numbers
+    Numbers: TypeAlias = NDArray[np.float64]
 
 __all__ = [
+    "POWER",
     "FamilyTest",
     "Method",
+    "NullDistribution",
     "Paired",
     "PairedSums",
     "PairedTest",
     "PairedValues",
     "draws_for",
+    "flipped_sums",
     "holm",
     "mcnemar",
+    "mcnemar_power",
     "row_by_row",
     "run_family",
+    "smallest_drop_of_mcnemar",
+    "smallest_drop_of_mean",
+    "swapped_values",
 ]
+
+
+_SEED = 0
+_MAX_ENUMERATED = 15
+"""All signs are tried of at most so many units."""
+_MAX_ENUMERATED_VALUES = 4096
+"""Assignments that are all tried where each costs a call."""
+_MAX_HELD = 2_000_000
+"""Numbers in memory at a time."""
+_MAX_STEPS = 20_000
+"""Steps that sums on a grid may span, and are still convolved."""
+_MAX_SIZES = 64
+_MAX_DIVISOR = 120
+_TIE = 1e-10
+"""Sums that differ by less than this part of all magnitudes together are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class NullDistribution:
+    """``values`` with their ``weights``, which sum to 1; drawn at random and of equal weight where ``num_draws`` says
+    how many. Values that differ by less than ``tolerance`` are the same.
+    """
+
+    values: Numbers
+    weights: Numbers | None
+    num_draws: int | None
+    tolerance: float
+
+    def p_at_least(self, observed: float) -> float:
+        """Return the p-value of ``observed``: how likely it is to see as much, or more.
+
+        Of draws ``(1 + count) / (1 + draws)``, which is never too small (B. Phipson and G. K. Smyth, 2010,
+        doi:10.2202/1544-6115.1585).
+        """
+        reached = self.values >= observed - self.tolerance
+        if self.weights is not None:
+            return min(1.0, float(self.weights[reached].sum()))
+        if self.num_draws is None:
+            return max(float(reached.mean()), 1 / len(reached))  # what was seen is one of all, whatever the rounding
+        return (1 + int(reached.sum())) / (1 + self.num_draws)
+
+    def share_beyond(self, bound: float) -> float:
+        """Return how much of the distribution lies above ``bound``."""
+        beyond = self.values > bound + self.tolerance
+        return float(beyond.mean() if self.weights is None else self.weights[beyond].sum())
+
+
+def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
+    """Return the sum of the magnitudes, each with a sign of its own by chance.
+
+    Exact where they are multiples of one step (right and wrong answers, by cluster or averaged over epochs too) and
+    where they are few; else ``min_draws`` draws with a fixed seed, which do not depend on the order.
+    """
+    import numpy as np
+
+    sizes = np.sort(magnitudes[magnitudes > 0])
+    if not len(sizes):
+        return NullDistribution(np.zeros(1), None, None, 0.0)
+    tolerance = _TIE * float(sizes.sum())
+    steps = _steps(sizes)
+    if steps is not None:
+        return NullDistribution(*_convolved(steps, float(sizes.sum())), None, tolerance)
+    if len(sizes) <= _MAX_ENUMERATED:
+        sums = np.zeros(1)
+        for size in sizes:
+            sums = np.concatenate([sums + size, sums - size])
+        return NullDistribution(sums, None, None, tolerance)
+    return NullDistribution(_drawn(sizes, min_draws), None, min_draws, tolerance)
+
+
+def swapped_values(
+    first: Numbers, second: Numbers, statistic: Callable[[Numbers, Numbers], Numbers], min_draws: int
+) -> NullDistribution:
+    """Return ``statistic`` of two rows of sums, where each unit's rows are exchanged by chance between the two sides.
+
+    ``first`` and ``second`` hold one row for each unit. ``statistic`` takes two tables, of one row of sums for each
+    exchange, and gives a number for each; exchanging the two arguments must change its sign. Where it has no value
+    (NaN, or infinite), it counts as large. All exchanges are tried where they are few; else ``min_draws`` are drawn
+    with a fixed seed, which depend neither on the order of the units nor on which side is the first.
+    """
+    import numpy as np
+
+    differs = np.any(first != second, axis=1)
+    same, pairs = first[~differs].sum(axis=0), np.stack([first[differs], second[differs]])
+    low, high = _in_order(pairs)
+    total, steps = same * 2 + pairs.sum(axis=(0, 1)), high - low
+    base = same + low.sum(axis=0)
+    num_units = len(steps)
+    is_whole = 2**num_units <= max(min_draws, _MAX_ENUMERATED_VALUES)
+    num_draws = 2**num_units if is_whole else min_draws
+    random = np.random.default_rng(_SEED)
+    at_once = max(1, _MAX_HELD // max(1, num_units))
+    parts: list[Numbers] = []
+    for start in range(0, num_draws, at_once):
+        count = min(at_once, num_draws - start)
+        if is_whole:
+            bits = np.arange(start, start + count)[:, None] >> np.arange(num_units) & 1
+        else:
+            bits = random.integers(2, size=(count, num_units), dtype=np.uint8)
+        sums = base + bits.astype(float) @ steps
+        parts.append(statistic(sums, total - sums))
+    found = np.concatenate(parts)
+    is_value = np.isfinite(found)
+    found = np.where(is_value, found, np.inf)
+    largest = float(np.max(np.abs(found[is_value]), initial=0.0))
+    return NullDistribution(found, None, None if is_whole else num_draws, _TIE * largest)
+
+
+def _in_order(pairs: Numbers) -> tuple[Numbers, Numbers]:
+    """Return each unit's two rows, the smaller one first; the units in an order that does not depend on how they
+    came.
+    """
+    import numpy as np
+
+    first, second = pairs
+    if not len(first):
+        return first, second
+    unequal = np.argmax(first != second, axis=1)
+    places = np.arange(len(first))
+    is_first = (first[places, unequal] < second[places, unequal])[:, None]
+    low, high = np.where(is_first, first, second), np.where(is_first, second, first)
+    order = np.lexsort(np.concatenate([low, high], axis=1).T)
+    return low[order], high[order]
+
+
+def _steps(sizes: Numbers) -> NDArray[np.int64] | None:
+    """Return the sizes as multiples of one step; None where they are none, or where the sums would span too many."""
+    import numpy as np
+
+    relative = sizes / sizes[-1]
+    distinct = np.unique(np.round(relative, 10))
+    if len(distinct) > _MAX_SIZES:
+        return None
+    for divisor in range(1, _MAX_DIVISOR + 1):
+        multiples = distinct * divisor
+        if np.all(np.abs(multiples - np.rint(multiples)) <= 1e-9 * divisor):
+            steps = np.rint(relative * divisor).astype(np.int64)
+            return steps if steps.sum() <= _MAX_STEPS else None
+    return None
+
+
+def _convolved(steps: NDArray[np.int64], total: float) -> tuple[Numbers, Numbers]:
+    """Return values and weights of the sum of whole numbers with random signs: of each number a binomial
+    distribution.
+    """
+    import numpy as np
+    from scipy.special import gammaln
+
+    weights: Numbers = np.ones(1)
+    for step, count in enumerate(np.bincount(steps)):
+        if count and step:  # a size of 0 steps moves no sum
+            heads = np.arange(count + 1)
+            own = np.zeros(step * int(count) + 1)
+            own[::step] = np.exp(
+                gammaln(count + 1) - gammaln(heads + 1) - gammaln(count - heads + 1) - count * np.log(2)
+            )
+            weights = np.convolve(weights, own)
+    reach = len(weights) - 1
+    values: Numbers = (2 * np.arange(reach + 1.0) - reach) * (total / reach)
+    return values, weights
+
+
+def _drawn(sizes: Numbers, num_draws: int) -> Numbers:
+    """Draw sums under random signs. Eight sizes have 256 sums, which are computed once: a random byte picks one of
+    them.
+    """
+    import numpy as np
+
+    eights = np.append(sizes, np.zeros(-len(sizes) % 8)).reshape(-1, 8)
+    signs = 2.0 * (np.arange(256)[:, None] >> np.arange(8) & 1) - 1
+    table = (eights @ signs.T).ravel()
+    offsets = 256 * np.arange(len(eights))
+    at_once = max(1, _MAX_HELD // len(eights))
+    random = np.random.default_rng(_SEED)
+    parts = []
+    for start in range(0, num_draws, at_once):
+        count = min(at_once, num_draws - start)
+        picked = random.integers(256, size=(count, len(eights)), dtype=np.uint8)
+        parts.append(table[picked + offsets].sum(axis=1))
+    return np.concatenate(parts)
+
 
 Method: TypeAlias = Literal["mcnemar", "sign-flip"]
 
@@ -250,3 +438,84 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
+
+
+POWER = 0.9
+"""How likely the smallest detectable drop is to be found."""
+
+_TOLERANCE = 1e-4
+_REACH = 7.5
+"""Standard deviations of the number of flipped samples that are summed over."""
+
+
+def smallest_drop_of_mcnemar(n: int, discordance: float, level: float, power: float = POWER) -> float | None:
+    """Return the smallest drop of accuracy that McNemar's exact one-sided test finds with this power, of ``n`` samples.
+
+    ``discordance`` is the share of samples that flip either way; a drop beyond it raises it, all flips then being for
+    the worse. Correct to 1e-4, rounded up; None where even a drop of 1 is not found, of too few samples.
+    """
+    if mcnemar_power(n, discordance, 1.0, level) < power:
+        return None
+    low, high = 0.0, 1.0
+    while high - low > _TOLERANCE:
+        middle = (low + high) / 2
+        if mcnemar_power(n, discordance, middle, level) < power:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def mcnemar_power(n: int, discordance: float, drop: float, level: float) -> float:
+    """Return how likely McNemar's exact one-sided test at ``level`` is to find a true ``drop`` of ``n`` samples.
+
+    The number of flipped samples is binomial with probability ``max(discordance, drop)``, and each of them became worse
+    with probability ``(1 + drop / discordance) / 2``: summed over both, without the normal approximation of R. J.
+    Connor (1987, doi:10.2307/2531961), which is too hopeful of few flips. ``ValueError`` for what is not a probability.
+    """
+    import numpy as np
+    from scipy.special import bdtrc, gammaln, xlog1py, xlogy
+
+    if n < 1 or not (0 <= discordance <= 1 and 0 <= drop <= 1 and 0 < level < 1):
+        raise ValueError(f"no power of n {n}, discordance {discordance}, drop {drop}, level {level}")
+    flips = max(discordance, drop)
+    if flips == 0:
+        return 0.0
+    spread = _REACH * math.sqrt(n * flips * (1 - flips)) + 10
+    fewest, most = max(0, math.floor(n * flips - spread)), min(n, math.ceil(n * flips + spread))
+    counts, needed = np.arange(fewest, most + 1), _worse_needed(fewest, most, level)
+    log_weights = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
+    weights = np.exp(log_weights + xlogy(counts, flips) + xlog1py(n - counts, -flips))
+    found = np.where(needed > counts, 0.0, bdtrc(np.maximum(needed - 1, 0), counts, min(1.0, (1 + drop / flips) / 2)))
+    return float(np.sum(weights * found))
+
+
+def smallest_drop_of_mean(stderr: float | None, level: float, power: float = POWER) -> float | None:
+    """Return the smallest drop of a mean that a one-sided test finds with this power, in the metric's unit.
+
+    ``(z(1 - level) + z(power)) * stderr`` with the standard error of the paired difference (of clusters, theirs): the
+    normal approximation. None where there is none.
+    """
+    if not stderr:
+        return None
+    return (NormalDist().inv_cdf(1 - level) + NormalDist().inv_cdf(power)) * stderr
+
+
+@lru_cache(maxsize=8)  # a search tries many drops that leave the number of flipped samples as it is
+def _worse_needed(fewest: int, most: int, level: float) -> NDArray[np.int64]:
+    """Return how many of ``fewest``, …, ``most`` flipped samples must have become worse for ``p <= level``.
+
+    One more than all of them where no number is enough: k flips with ``0.5 ** k > level`` are never significant.
+    """
+    import numpy as np
+    from scipy.special import bdtr, bdtrik
+
+    # p is the chance of at most `better` of the flipped ones: the largest such number, from a continuous start.
+    flipped = np.arange(fewest, most + 1)
+    with np.errstate(all="ignore"):
+        start = np.nan_to_num(np.floor(bdtrik(level, flipped, 0.5)), nan=-1.0, posinf=-1.0, neginf=-1.0)
+    better = np.clip(start, -1, flipped).astype(np.int64) + 1
+    for _ in range(3):
+        too_many = (better >= 0) & (bdtr(np.maximum(better, 0), flipped, 0.5) > level)
+        better = np.where(too_many, better - 1, better)
+    return np.asarray(np.where(better < 0, flipped + 1, flipped - better), dtype=np.int64)
