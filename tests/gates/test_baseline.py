@@ -13,7 +13,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scoring.metrics.judged import HUMAN
-from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
+from pytest_llmeval.scoring.statistics.clustered import paired_proportions_interval
 from pytest_llmeval.scoring.statistics.paired_tests import holm, mcnemar, smallest_drop_of_mcnemar
 from tests.gates.reports_for_tests import (
     Outcome,

@@ -23,13 +23,14 @@ from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
     estimate_in_clusters,
+    flips_interval,
     mean_interval,
+    paired_proportions_interval,
     proportion_interval,
     standard_error,
     worth_of,
 )
 from pytest_llmeval.scoring.statistics.intervals import estimate_ratio, wilson_interval, wilson_limits
-from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval, paired_proportions_interval
 from pytest_llmeval.types import Score
 from tests.properties import examples
 from tests.scoring.expected_intervals import of_clustered_mean, of_ratio

@@ -12,7 +12,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.scoring.comparison.differences import compare, largest_unseen, paired_difference
-from pytest_llmeval.scoring.statistics.paired_proportions import paired_proportions_interval
+from pytest_llmeval.scoring.statistics.clustered import paired_proportions_interval
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import of_mean
 

@@ -16,6 +16,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
     count_clusters,
+    flips_interval,
     mean_interval,
     odd_ones,
     standard_error,
@@ -27,7 +28,6 @@ from pytest_llmeval.scoring.statistics.intervals import (
     share_never_drawn,
     with_width,
 )
-from pytest_llmeval.scoring.statistics.paired_proportions import flips_interval
 
 __all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]
 
