@@ -24,9 +24,14 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.intervals import Estimate, wilson_interval
+from pytest_llmeval.scoring.statistics.raters import (
+    judge_counts,
+    krippendorff_alpha,
+    ppi_mean,
+    rogan_gladen,
+    weighted_kappa,
+)
 
 LOWEST = 93.0
 MIN_HELD = 100

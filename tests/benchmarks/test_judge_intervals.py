@@ -15,7 +15,7 @@ def test_truth_is_what_many_samples_show(
     name: str, setting: judge_intervals.Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one large data set; the bootstrap of alpha, of which only the value counts here, is left out."""
-    monkeypatch.setattr("pytest_llmeval.scoring.statistics.agreement.bootstrap_of_counts", lambda *_, **__: None)
+    monkeypatch.setattr("pytest_llmeval.scoring.statistics.raters.bootstrap_of_counts", lambda *_, **__: None)
     found = LINES[name].simulate(setting, 10_000, np.random.default_rng(2))
     assert found.value == pytest.approx(LINES[name].truth(setting), abs=0.05)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha
+from pytest_llmeval.scoring.statistics.raters import krippendorff_alpha
 
 JUDGES = """
 import json, re

@@ -15,11 +15,11 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from pytest_llmeval.scoring.statistics.agreement import (
+from pytest_llmeval.scoring.statistics.intervals import Estimate, share_never_drawn
+from pytest_llmeval.scoring.statistics.raters import (
     krippendorff_alpha,
     weighted_kappa,
 )
-from pytest_llmeval.scoring.statistics.intervals import Estimate, share_never_drawn
 from tests.properties import examples
 
 DIAGNOSES = ((75, 1, 4), (5, 4, 1), (0, 0, 10))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from pytest_llmeval.scoring.statistics.corrected import JudgeCounts, judge_counts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.intervals import mean
+from pytest_llmeval.scoring.statistics.raters import JudgeCounts, judge_counts, ppi_mean, rogan_gladen
 from tests.properties import examples
 
 Z = float(stats.norm.ppf(0.975))

@@ -18,9 +18,14 @@ from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.summary import summarize
-from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
-from pytest_llmeval.scoring.statistics.corrected import judge_counts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.paired_tests import PairedSums
+from pytest_llmeval.scoring.statistics.raters import (
+    judge_counts,
+    krippendorff_alpha,
+    ppi_mean,
+    rogan_gladen,
+    weighted_kappa,
+)
 from pytest_llmeval.types import Score
 from tests.properties import examples
 

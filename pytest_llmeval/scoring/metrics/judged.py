@@ -16,10 +16,15 @@ import regex
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, FormulaEstimate, Ingredients, Sums
 from pytest_llmeval.scoring.statistics import estimate
-from pytest_llmeval.scoring.statistics.agreement import krippendorff_alpha, weighted_kappa
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.scoring.statistics.corrected import JudgeCounts, ppi_mean, rogan_gladen
 from pytest_llmeval.scoring.statistics.intervals import mean, wilson_interval, with_width
+from pytest_llmeval.scoring.statistics.raters import (
+    JudgeCounts,
+    krippendorff_alpha,
+    ppi_mean,
+    rogan_gladen,
+    weighted_kappa,
+)
 
 __all__ = [
     "CORRECTED",
