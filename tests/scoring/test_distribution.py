@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples, flipped_samples
+from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSample, FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.summary import Distribution, distributions, summarize
 from pytest_llmeval.types import Score
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples
+from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles

@@ -33,7 +33,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
 )
 from pytest_llmeval.scoring.comparison.differences import Difference, compare
-from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSamples, flipped_samples
+from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import (
     RiskCoverage,

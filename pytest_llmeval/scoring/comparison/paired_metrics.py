@@ -15,7 +15,6 @@ from pytest_llmeval.scoring.comparison.differences import (
     has_limits,
     paired_difference,
 )
-from pytest_llmeval.scoring.comparison.flipped_samples import LEAST_CHANGE, FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.metrics.judged import OF_RATED
@@ -37,16 +36,75 @@ if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.paired_tests import Numbers
 
 __all__ = [
+    "LEAST_CHANGE",
+    "USUALLY_KEPT",
+    "FlippedSample",
+    "FlippedSamples",
     "PairedMetric",
     "PairingError",
     "counted",
     "flip_words",
+    "flipped_samples",
     "listed",
     "needed_values",
     "pair_metric",
     "pooled_over_suites",
     "two_sided_p",
 ]
+
+
+LEAST_CHANGE = 1e-9
+"""A sample whose value changed by no more has not changed: another order of summing does as much."""
+
+USUALLY_KEPT = 10
+"""Samples each way: as many as a table shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlippedSample:
+    """A sample's value before and now; ``difference`` is now minus before."""
+
+    id: str
+    before: float
+    now: float
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlippedSamples:
+    """Counts of the samples that became worse, better or did not change, and the first ones by what changed."""
+
+    num_worse: int
+    num_better: int
+    num_same: int
+    worse: tuple[FlippedSample, ...] = ()
+    better: tuple[FlippedSample, ...] = ()
+
+
+def flipped_samples(
+    ids: Sequence[str],
+    before: Sequence[float],
+    now: Sequence[float],
+    *,
+    higher_is_better: bool,
+    limit: int = USUALLY_KEPT,
+) -> FlippedSamples:
+    """Return which of the samples ``ids`` changed, the largest change first, equal ones in the samples' order."""
+    sides: tuple[list[FlippedSample], list[FlippedSample]] = [], []
+    for id_, old, new in zip(ids, before, now, strict=True):
+        if abs(new - old) > LEAST_CHANGE:
+            sides[(new > old) == higher_is_better].append(
+                FlippedSample(id=id_, before=old, now=new, difference=new - old)
+            )
+    worse, better = (sorted(side, key=lambda one: -abs(one.difference)) for side in sides)
+    return FlippedSamples(
+        num_worse=len(worse),
+        num_better=len(better),
+        num_same=len(ids) - len(worse) - len(better),
+        worse=tuple(worse[:limit]),
+        better=tuple(better[:limit]),
+    )
+
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""

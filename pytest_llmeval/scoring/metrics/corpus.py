@@ -31,6 +31,7 @@ from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrappe
 from pytest_llmeval.scoring.statistics.intervals import (
     Bootstrapped,
     bootstrap_of_sums,
+    check_finite,
     estimate_ratio,
     with_width,
 )
@@ -89,8 +90,8 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
     units = [sample[formula.unit] for sample in values]
-    check_finite_at(nats)
-    check_finite_at(units)
+    check_finite(nats)
+    check_finite(units)
     total = math.fsum(units)
     if total <= 0:
         return FormulaEstimate(None)

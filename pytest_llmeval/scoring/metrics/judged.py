@@ -15,9 +15,8 @@ import regex
 
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, FormulaEstimate, Ingredients, Sums
-from pytest_llmeval.scoring.statistics import estimate
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
-from pytest_llmeval.scoring.statistics.intervals import mean, wilson_interval, with_width
+from pytest_llmeval.scoring.statistics.intervals import Estimate, mean, wilson_interval, with_width
 from pytest_llmeval.scoring.statistics.raters import (
     JudgeCounts,
     krippendorff_alpha,
@@ -206,7 +205,7 @@ def _ratings(sample: Ingredients) -> list[float]:
     return [sample[name] for name in _RATINGS if name in sample]
 
 
-def _taken(found: estimate.Estimate) -> FormulaEstimate:
+def _taken(found: Estimate) -> FormulaEstimate:
     interval = None if found.ci_low is None or found.ci_high is None else (found.ci_low, found.ci_high)
     return FormulaEstimate(found.value, found.stderr, interval)
 

@@ -1,7 +1,9 @@
 """One-sided paired tests: did a metric drop, sample by sample, between two runs of one suite?
 
 The null hypothesis is that nothing has changed: each sample's two results could as well have come the other way round
-(each cluster's, where samples share a passage). Both sides are reported, a drop and an improvement.
+(each cluster's, where samples share a passage), so that the sign of every unit's difference is random. Both sides are
+reported, a drop and an improvement. Their power (``smallest_drop_of_mcnemar``, ``smallest_drop_of_mean``) says what a
+gate that passed has ruled out.
 """
 
 from __future__ import annotations

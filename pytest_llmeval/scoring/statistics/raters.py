@@ -1,4 +1,19 @@
-"""Statistics of raters: how far two of them agree, and estimates of what people would have found."""
+"""Statistics of raters: how far people and a judge agree, and estimates of what people would have found.
+
+The share of right answers that a judge finds is biased if it errs more often in one direction than in the other.
+``rogan_gladen`` corrects it for labels, ``ppi_mean`` for scores (and for labels, as 0 and 1). Both take samples that
+are independent of each other, and that the judge treats alike whether people rated them or not:
+
+- ``rogan_gladen`` needs the same sensitivity and specificity on both sets of samples, not the same base rate, so that
+  people may rate more of what is rare; no sample may be in both sets.
+- ``ppi_mean`` needs the rated samples to be a random part of all; then it never has to know why the judge errs, and is
+  the safer of the two.
+
+Samples are independent of each other: where they come in clusters, the intervals here are too narrow. Functions of
+agreement raise ``ValueError`` for raters who rated different numbers of samples, and for a rating that is missing
+(None; but see ``krippendorff_alpha``) or not finite. Samples that do not define a statistic give an ``Estimate``
+without a value, and the reason.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
 from pytest_llmeval.reporting.writers.html.tables import PageTable
 from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.flipped_samples import FlippedSample, FlippedSamples
+from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSample, FlippedSamples
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
 from pytest_llmeval.types import JSON, EngineUse
