@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pytest_llmeval.scoring.comparison.differences import difference_of_values
+from pytest_llmeval.scoring.differences import difference_of_values
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.summary import Metric, summarize
 from pytest_llmeval.types import Score

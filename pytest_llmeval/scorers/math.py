@@ -28,7 +28,7 @@ from pytest_llmeval.scorers.mathematics.quantities import are_equal, in_one_base
 from pytest_llmeval.scorers.mathematics.units import split_unit
 from pytest_llmeval.scorers.reading.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
-from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
+from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.types import JSON, Response, Sample, Score

@@ -23,7 +23,7 @@ from pytest_llmeval.reporting.report.report import (
     definitions_of,
 )
 from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
-from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Metric, Percentiles
 from pytest_llmeval.types import JSON, EngineUse

@@ -18,7 +18,7 @@ from pytest_llmeval.reporting.writers.exports import write_csv
 from pytest_llmeval.reporting.writers.markdown.report import write_markdown
 from pytest_llmeval.reporting.writers.report_paths import final_path
 from pytest_llmeval.reporting.writers.text_report import summary_lines
-from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.types import EngineUse

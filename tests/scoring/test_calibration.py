@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from pytest_llmeval.evaluation.pipeline import make_scorer
 from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
 from pytest_llmeval.scorers.yes_no import YesNoSettings
-from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.calibration import (
     NUM_BINS,
     calibration_values,

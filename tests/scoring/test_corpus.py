@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.summary import names_in, summarize

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSample, FlippedSamples, flipped_samples
 from pytest_llmeval.scoring.metrics.summary import Distribution, distributions, summarize
+from pytest_llmeval.scoring.paired_metrics import FlippedSample, FlippedSamples, flipped_samples
 from pytest_llmeval.types import Score
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)

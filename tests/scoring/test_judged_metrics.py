@@ -13,11 +13,11 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score, recall_score
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value, ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.statistics.paired_tests import PairedSums
 from pytest_llmeval.scoring.statistics.raters import (
     judge_counts,

@@ -16,8 +16,8 @@ import pytest
 
 from pytest_llmeval.scorers.math import Comparison, MathProcess, MathSettings, MathVerdict
 from pytest_llmeval.scorers.mathematics import worker as math_worker
-from pytest_llmeval.scoring.processes import bounded_process
-from pytest_llmeval.scoring.processes.bounded_process import Bounds
+from pytest_llmeval.scoring import bounded_process
+from pytest_llmeval.scoring.bounded_process import Bounds
 from tests.scoring.helpers import judge_reply
 from tests.support import REPOSITORY, clean_environment
 
@@ -261,7 +261,7 @@ def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str,
             import sys
             folder = sys.path.pop(0)
             import os, random, signal
-            from pytest_llmeval.scoring.processes.bounded_process import Bounds
+            from pytest_llmeval.scoring.bounded_process import Bounds
             from pytest_llmeval.scorers.math import shared_process
             sys.path.insert(0, folder)
             process = shared_process()
@@ -297,7 +297,7 @@ def test_a_parent_that_is_killed_ends_a_computation_that_runs(platform: str, com
     )
     program = f"""
         import sys, threading
-        from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds
+        from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds
         sys.platform = {platform!r}
         process = BoundedProcess(lambda: {str(module)!r}, "computes")
         arguments = ("work", {{}}, Bounds(3600, None, "score.math"))
@@ -339,7 +339,7 @@ def _is_there(pid: int) -> bool:
 def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
         import os
-        from pytest_llmeval.scoring.processes.bounded_process import Bounds
+        from pytest_llmeval.scoring.bounded_process import Bounds
         from pytest_llmeval.scorers.math import MathProcess
         process = MathProcess()
         half = lambda: process.compare("math_verify", "1/2", "0.5", Bounds(60, 512, "score.math")).equal

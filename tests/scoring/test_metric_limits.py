@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
-from pytest_llmeval.scoring.comparison.differences import compare
+from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition
 from pytest_llmeval.scoring.metrics.sample_values import made_of

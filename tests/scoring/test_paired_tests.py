@@ -13,8 +13,8 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from pytest_llmeval.scoring.comparison.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula, pooled
+from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
 from pytest_llmeval.scoring.statistics.paired_tests import (
     NullDistribution,
     PairedSums,

@@ -37,7 +37,7 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     group_of_suite,
 )
-from pytest_llmeval.scoring.comparison.paired_metrics import (
+from pytest_llmeval.scoring.paired_metrics import (
     PairedMetric,
     PairingError,
     counted,

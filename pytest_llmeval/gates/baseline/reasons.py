@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.reporting.tables.cells import number
-from pytest_llmeval.scoring.comparison.paired_metrics import PairedMetric
+from pytest_llmeval.scoring.paired_metrics import PairedMetric
 
 __all__ = [
     *("fails", "is_beyond", "is_within_noise", "numeric_noise", "regression_reason", "too_few_measured"),

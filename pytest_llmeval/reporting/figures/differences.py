@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.figures.shown import Shown, direction, first_rows
 from pytest_llmeval.reporting.figures.style import drawing, finite, label, listed
 from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import number
-from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.differences import Difference
 
 __all__ = ["differences_figures"]
 

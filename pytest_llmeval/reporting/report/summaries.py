@@ -32,8 +32,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_record,
     group_of_suite,
 )
-from pytest_llmeval.scoring.comparison.differences import Difference, compare
-from pytest_llmeval.scoring.comparison.paired_metrics import FlippedSamples, flipped_samples
+from pytest_llmeval.scoring.differences import Difference, compare
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import (
     RiskCoverage,
@@ -57,6 +56,7 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     why_not_measurable,
 )
+from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse, Score
@@ -204,7 +204,7 @@ def compare_models(
     """
     if len(models) < 2:
         return
-    from pytest_llmeval.scoring.comparison.paired_metrics import two_sided_p  # not what every session needs
+    from pytest_llmeval.scoring.paired_metrics import two_sided_p  # not what every session needs
 
     scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}

@@ -14,7 +14,7 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import Field
 
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
-from pytest_llmeval.scoring.processes.bounded_process import BoundedProcess, Bounds, ProcessError
+from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
 from pytest_llmeval.types import Response, Score
 

@@ -1,4 +1,7 @@
-"""Estimates, their standard errors and confidence intervals. Sums are exact (``math.fsum``): the order of samples changes no digit."""
+"""Estimates, their standard errors and confidence intervals.
+
+Sums are exact (``math.fsum``): the order of samples changes no digit.
+"""
 
 from __future__ import annotations
 

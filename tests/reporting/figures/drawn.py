@@ -14,7 +14,7 @@ import numpy as np
 from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, PerSample, Regression, Report, SuiteReport
-from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.summary import Metric
 from tests.reporting.made_reports import gate, record, report, suite_report, summary

@@ -24,17 +24,17 @@ from pytest_llmeval.reporting.tables.comparisons import (
 )
 from pytest_llmeval.reporting.tables.suites import named
 from pytest_llmeval.reporting.writers.html.tables import PageTable, printable_cells, samples_address, signed_difference
-from pytest_llmeval.scoring.comparison.differences import Difference
-from pytest_llmeval.scoring.comparison.paired_metrics import (
+from pytest_llmeval.scoring.differences import Difference
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.paired_metrics import (
     LEAST_CHANGE,
     USUALLY_KEPT,
     FlippedSample,
     FlippedSamples,
     flip_words,
 )
-from pytest_llmeval.scoring.metrics.definitions import definition
-from pytest_llmeval.scoring.metrics.judged import is_of_trust
-from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 
 __all__ = [

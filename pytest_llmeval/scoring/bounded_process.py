@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_llmeval.scoring.processes import bounded_worker
+from pytest_llmeval.scoring import bounded_worker
 
 __all__ = ["BoundedProcess", "Bounds", "ProcessError"]
 

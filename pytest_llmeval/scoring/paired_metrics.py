@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pytest_llmeval.scoring.comparison.differences import (
+from pytest_llmeval.scoring.differences import (
     Difference,
     compare,
     difference_of_values,

@@ -1,1 +1,0 @@
-"""Two models or two reports, sample by sample."""
