@@ -45,7 +45,7 @@ class Difference:
     no sample's value has changed, it reaches as far as ``largest_unseen``, and is None for a metric without limits. Of
     proportions, ``num_gained`` counts the samples that only the second has, ``num_lost`` those that only the first has.
     Of pooled metrics (perplexities), ``first`` and ``second`` are the metrics themselves, and the standard error and
-    interval are those of their difference by the delta method (``pooled.pseudo_values``). Of corpus metrics they are
+    interval are those of their difference by the delta method (``corpus.pseudo_values``). Of corpus metrics they are
     the metrics themselves too; their difference has the standard error and interval of a paired bootstrap.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error

@@ -92,7 +92,7 @@ class LoadedReport:
         With ``metrics``, return each metric's mean over the samples among them that have a value of it. The order is
         the one asked for, or the report's; a mean of nothing is NaN. Raise ``ReportError`` as ``scores`` does, and if a
         mean would mean nothing: of several models if none is chosen, of a subject with scores of two metrics, or of one
-        metric that two suites define differently (see ``metric_forms.py``).
+        metric that two suites define differently (see ``definitions.py``).
         """
         models = self.report.model_names
         if model is None and len(models) > 1:

@@ -70,7 +70,7 @@ def micro_average(
     """Return the mean of each named metric over the samples of all suites together, every one counting equally.
 
     Only of metrics that scores of at least two suites carry. Left out are counts, and metrics of classes (``mcc``,
-    ``f1_macro`` and others of ``classification.py``), whose numbers mean another class in each suite. Perplexities are
+    ``f1_macro`` and others of ``corpus_formulas.py``), whose numbers mean another class in each suite. Perplexities are
     pooled: a text counts as much as it has words, bytes or tokens. ``clusters`` holds each suite's, as ``summarize``
     takes them, and ``limits``; a cluster is never the same as one of another suite. ``ValueError`` where their number
     is not that of the suites.

@@ -75,7 +75,7 @@ def is_of_trust(name: str) -> bool:
 
 
 def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:
-    """Return what ``agreement.weighted_kappa`` does, from sums of n, x, y, x², y², xy, of numbers less the lowest."""
+    """Return what ``raters.weighted_kappa`` does, from sums of n, x, y, x², y², xy, of numbers less the lowest."""
     low = min(min(sample[HUMAN], sample[JUDGE]) for sample in samples)
     rows = []
     for sample in samples:
@@ -95,7 +95,7 @@ def _kappa(samples: Sequence[Ingredients]) -> FormulaEstimate:
 
 
 def _accuracy_sums(samples: Sequence[Ingredients]) -> Sums:
-    """Return what ``corrected.rogan_gladen`` does, from sums of samples, of those that the judge calls right, of what
+    """Return what ``raters.rogan_gladen`` does, from sums of samples, of those that the judge calls right, of what
     people call right and of those what the judge does too, and the same of wrong ones. Where people rated all of them,
     it is their share.
     """
@@ -136,7 +136,7 @@ def _accuracy(samples: Sequence[Ingredients]) -> FormulaEstimate:
 
 
 def _mean_sums(samples: Sequence[Ingredients]) -> Sums:
-    """Return what ``corrected.ppi_mean`` does, from sums over rated samples (n, h, f, f², hf) and over the others (N,
+    """Return what ``raters.ppi_mean`` does, from sums over rated samples (n, h, f, f², hf) and over the others (N,
     f, f²), of numbers less the judge's mean.
     """
     centre = math.fsum(sample[JUDGE] for sample in samples) / len(samples)
@@ -179,7 +179,7 @@ def _mean(samples: Sequence[Ingredients]) -> FormulaEstimate:
 
 
 def _alpha_sums(samples: Sequence[Ingredients]) -> Sums:
-    """Return what ``agreement.krippendorff_alpha`` does."""
+    """Return what ``raters.krippendorff_alpha`` does."""
     low = min(min(_ratings(sample)) for sample in samples)
     rows = []
     for sample in samples:

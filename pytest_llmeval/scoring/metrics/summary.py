@@ -77,11 +77,11 @@ _ALL_BUT_ONE = "all values but one are equal"
 class Metric:
     """A statistic over ``n`` scores. ``value`` is None where there was nothing to take it over.
 
-    ``stderr`` is the standard error of the mean (of others see ``pooled.py`` and ``corpus.py``), None for counts and
+    ``stderr`` is the standard error of the mean (of others see ``corpus.py``), None for counts and
     for n < 2, ``skewness`` that of the estimate (``intervals.Estimated``) where it is known. ``ci_low`` and ``ci_high``
     are the 95% interval: Wilson's for proportions, ``intervals.skewed_interval`` for other means and for pooled
     metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A mean of values
-    that are all the same, or all but one, has that of ``estimate.interval_of_common`` where its metric has limits, else
+    that are all the same, or all but one, has that of ``intervals.interval_of_common`` where its metric has limits, else
     none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
     ``no_interval`` says why there is none of a metric that has a value.
 

@@ -72,7 +72,7 @@ def weighted_kappa(human: Sequence[float], judge: Sequence[float], *, confidence
     for margins that are estimated too. The interval is that of ``log(1 - kappa)`` by the delta method, which gives
     ``1 - (1 - kappa) exp(± z stderr / (1 - kappa))``, at least -1: ``kappa ± z stderr`` covers 90% only where few
     samples differ. Where none does, neither has a width: the interval then reaches down to the kappa of a share of
-    ``estimate.share_never_drawn`` of samples on which they differ as much as scores can, with ``q_e`` as it was found.
+    ``intervals.share_never_drawn`` of samples on which they differ as much as scores can, with ``q_e`` as it was found.
     All of these cover too little where a label is rare: with 5% negatives and a sensitivity and specificity of 0.9 and
     0.8, by simulation, 84% for 50 samples, 91% for 100, 92% for 200.
 
@@ -111,7 +111,7 @@ def krippendorff_alpha(
     ``seed`` (``intervals.bootstrap_of_counts``): of the judges at hand, not of others that might have been asked. The
     interval is made to reach the value, which that of a handful of samples can miss. Where all judges agree on every
     sample, it reaches down to the alpha of a share of
-    ``estimate.share_never_drawn`` of samples that differ as much as ratings do. Not defined where no sample has two
+    ``intervals.share_never_drawn`` of samples that differ as much as ratings do. Not defined where no sample has two
     ratings, and where all of these are equal.
     """
     panel = _panel(ratings)
