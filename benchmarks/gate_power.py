@@ -3,7 +3,8 @@
     python -m benchmarks.gate_power [--sessions 4000]
 
 For one suite up to discordance 0.25, and for a suite among 20, of which nothing has changed in the others, up to 0.14.
-Prints a line for each setting, with what ``scoring/statistics/paired_tests.py`` says beside it; the exit code is 1 below 90%.
+Prints a line for each setting, with what ``scoring/statistics/paired_tests.py`` says beside it; the exit code is 1
+below 90%.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ __all__ = [
 
 Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
 """``proportion``: a mean of values that are all 0 or 1; where one is neither it is a ``mean``. ``count``: a number of
-samples, without an interval. ``pooled``: made of one ratio of two sums over the samples (see ``corpus.POOLED``). ``corpus``:
-computed from all samples at once (``corpus.py``)."""
+samples, without an interval. ``pooled``: made of one ratio of two sums over the samples (see ``corpus.POOLED``).
+``corpus``: computed from all samples at once (``corpus.py``)."""
 
 
 WILDCARD = "*"

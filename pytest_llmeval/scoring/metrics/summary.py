@@ -81,9 +81,9 @@ class Metric:
     for n < 2, ``skewness`` that of the estimate (``intervals.Estimated``) where it is known. ``ci_low`` and ``ci_high``
     are the 95% interval: Wilson's for proportions, ``intervals.skewed_interval`` for other means and for pooled
     metrics, a bootstrap's for corpus metrics, None for counts and, but for proportions, for n < 2. A mean of values
-    that are all the same, or all but one, has that of ``intervals.interval_of_common`` where its metric has limits, else
-    none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none of.
-    ``no_interval`` says why there is none of a metric that has a value.
+    that are all the same, or all but one, has that of ``intervals.interval_of_common`` where its metric has limits,
+    else none. A perplexity too large for a float is None too, and so is a corpus metric that these samples have none
+    of. ``no_interval`` says why there is none of a metric that has a value.
 
     ``num_clusters`` is the number of clusters that the samples lie in, None where they are independent. Standard error
     and interval are then those of ``clustered.py``, of corpus metrics those of a bootstrap that draws clusters; None
