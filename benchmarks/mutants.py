@@ -44,6 +44,11 @@ NEEDED = 0.95
 """Of the mutants that all tests kill, the share that the default tier has to kill."""
 
 _PLUGIN = "tests/plugin"
+_SESSION = (
+    *("suite_collectors", "task_collectors", "sample_item", "plan", "live", "recording"),
+    *("reporting_hooks", "session", "session_records", "gate_results", "shown_samples", "other_plugins"),
+)
+"""The modules of the plugin through which a sample goes, from its file to the report."""
 AREAS = MappingProxyType(
     {
         # area: (its modules, the tests that import or exercise them, quick ones first)
@@ -66,11 +71,11 @@ AREAS = MappingProxyType(
             ),
         ),
         "session": (
-            ("plugin/running/*.py", "plugin/finishing/*.py", "plugin/collection/*.py"),
+            tuple(f"plugin/{name}.py" for name in _SESSION),
             (_PLUGIN, "tests/inference/test_batcher.py", "tests/test_chunks.py", "tests/test_node_ids.py"),
         ),
         "xdist": (
-            ("plugin/xdist/*.py",),
+            ("plugin/xdist_*.py",),
             (
                 *(f"{_PLUGIN}/test_xdist_scheduling.py", f"{_PLUGIN}/test_xdist.py", f"{_PLUGIN}/test_shards.py"),
                 *("tests/test_chunks.py", f"{_PLUGIN}/test_statuses.py", f"{_PLUGIN}/test_gates.py"),

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from pydantic import BaseModel, Field
 
 from pytest_llmeval.cli import COMMANDS
-from pytest_llmeval.plugin.options.settings import OPTIONS
+from pytest_llmeval.plugin.settings import OPTIONS
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS

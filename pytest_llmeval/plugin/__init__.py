@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_llmeval.plugin import settings as options
 from pytest_llmeval.plugin import startup
-from pytest_llmeval.plugin.finishing.hooks import FINAL_HOOKS, FinalHooks
-from pytest_llmeval.plugin.models.fixtures import llm_device, llm_model, role_fixtures
-from pytest_llmeval.plugin.options import settings as options
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.fixtures import llm_device, llm_model, role_fixtures
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
+from pytest_llmeval.plugin.reporting_hooks import FINAL_HOOKS, FinalHooks
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     NUM_DESELECTED,
     collected_suites_key,
@@ -28,7 +28,7 @@ from pytest_llmeval.plugin.stash import (
 )
 
 if TYPE_CHECKING:
-    from pytest_llmeval.plugin.running.recording import Recorder
+    from pytest_llmeval.plugin.recording import Recorder
 
 __all__ = ["llm_device", "llm_model", "llm_record"]
 
@@ -67,7 +67,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    from pytest_llmeval.plugin.xdist.distribution import num_gpu_workers
+    from pytest_llmeval.plugin.xdist_distribution import num_gpu_workers
 
     return num_gpu_workers(config)
 
@@ -84,7 +84,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if not parent.config.stash[settings_key].suite:
         return None
-    from pytest_llmeval.plugin.collection.task_nodes import collect_installed_folder
+    from pytest_llmeval.plugin.task_collectors import collect_installed_folder
 
     return collect_installed_folder(parent, path)
 
@@ -96,7 +96,7 @@ def pytest_collect_file(
     collectors = yield
     if file_path.suffix not in (".yaml", ".yml"):
         return collectors
-    from pytest_llmeval.plugin.collection.yaml_files import collect_yaml_file
+    from pytest_llmeval.plugin.yaml_files import collect_yaml_file
 
     return collect_yaml_file(parent, file_path, collectors)
 
@@ -106,7 +106,7 @@ def pytest_pycollect_makeitem(
 ) -> pytest.Collector | list[pytest.Collector] | None:
     if "pytest_llmeval.suites.python.benchmark" not in sys.modules:
         return None  # nothing in this session can derive from Benchmark
-    from pytest_llmeval.plugin.collection.suite_nodes import collect_benchmark
+    from pytest_llmeval.plugin.suite_collectors import collect_benchmark
 
     return collect_benchmark(collector, name, obj)
 
@@ -117,7 +117,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names.remove("llm_record")
         names.insert(0, "llm_record")
     if "llm_model" in metafunc.fixturenames and len(metafunc.config.stash[settings_key].models) > 1:
-        from pytest_llmeval.plugin.models.several import parametrize
+        from pytest_llmeval.plugin.several_models import parametrize
 
         parametrize(metafunc)
 
@@ -153,7 +153,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
 
 def _check_overrides(session: pytest.Session) -> None:
     if session.config.stash[settings_key].set:
-        from pytest_llmeval.plugin.collection.selection import check_overrides
+        from pytest_llmeval.plugin.selection import check_overrides
 
         check_overrides(session)
 
@@ -164,7 +164,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if session.testsfailed and not session.config.option.continue_on_collection_errors:
         return None  # pytest stops for what could not be collected
-    from pytest_llmeval.plugin.running.plan import show_prompts
+    from pytest_llmeval.plugin.plan import show_prompts
 
     show_prompts(session)
     return True
@@ -173,7 +173,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.fixture
 def llm_record(request: pytest.FixtureRequest) -> Recorder:
     """Record a score: ``llm_record(suite="tone", id="1", correct=True, answer="please")``."""
-    from pytest_llmeval.plugin.running.recording import Recorder
+    from pytest_llmeval.plugin.recording import Recorder
 
     recorder = request.node.stash[recorder_key] = Recorder(request.node)
     return recorder

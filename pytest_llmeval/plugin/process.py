@@ -14,7 +14,7 @@ import warnings
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.options import settings as options
+from pytest_llmeval.plugin import settings as options
 
 __all__ = [
     "asks_for_suites",

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.finishing.hooks import Reporting, Writing, llm_session, take_collected
-from pytest_llmeval.plugin.options.settings import Settings, check_rules, read_settings, settings_key
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
+from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, llm_session, take_collected
+from pytest_llmeval.plugin.settings import Settings, check_rules, read_settings, settings_key
 from pytest_llmeval.plugin.stash import lasting_objects_key, process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
@@ -38,11 +38,11 @@ def configure(config: pytest.Config) -> None:
         settings = config.stash[settings_key] = read_settings(config)
         config.stash[process_key] = os.getpid()
         if settings.suite:
-            from pytest_llmeval.plugin.collection.task_nodes import add_named_suites
+            from pytest_llmeval.plugin.task_collectors import add_named_suites
 
             add_named_suites(config, settings)
         if any(spec.kind.imports_from_project for spec in settings.all_specs):
-            from pytest_llmeval.plugin.models.loading import make_importable
+            from pytest_llmeval.plugin.model_loading import make_importable
 
             make_importable(config)
         if not is_worker(config):
@@ -77,17 +77,17 @@ def _check(config: pytest.Config, settings: Settings) -> None:
             "--llm-ray: its replicas share the work, and one pytest process is enough: leave out -n (or give -n 0)"
         )
     if settings.all_specs:
-        from pytest_llmeval.plugin.models.loading import check_model_options
+        from pytest_llmeval.plugin.model_loading import check_model_options
 
         if any(spec.kind.is_remote for spec in settings.all_specs):
             from pytest_llmeval.models.servers.kind import close_connected
 
             config.add_cleanup(close_connected)
         check_model_options(settings, loads=is_run)
-    from pytest_llmeval.plugin.gate_options import check_gates, read_baseline
+    from pytest_llmeval.plugin.gates import check_gates, read_baseline
 
     check_gates(config, settings)
-    from pytest_llmeval.plugin.models.store import check_store
+    from pytest_llmeval.plugin.store import check_store
 
     check_store(config, settings, is_run=is_run)
     if is_run and (settings.baseline is not None or settings.models):
@@ -104,7 +104,7 @@ def _register_reporting(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporting(config), "llmeval-reporting")
     config.pluginmanager.register(Writing(config), "llmeval-writing")
     if distributes(config):
-        from pytest_llmeval.plugin.xdist.distribution import WorkDistribution
+        from pytest_llmeval.plugin.xdist_distribution import WorkDistribution
 
         config.pluginmanager.register(WorkDistribution(config, take_collected), "llmeval-distribution")
 
@@ -113,31 +113,31 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
     """Register what every process needs. Of wrappers of one hook, the last that is registered is the outermost."""
     manager = config.pluginmanager
     if is_worker(config):
-        from pytest_llmeval.plugin.xdist.worker import UsageErrors
+        from pytest_llmeval.plugin.xdist_messages import UsageErrors
 
         manager.register(UsageErrors(), "llmeval-usage-errors")
     if any(manager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
-        from pytest_llmeval.plugin.models.loading_time import LoadingTime
+        from pytest_llmeval.plugin.loading_time import LoadingTime
 
         manager.register(LoadingTime(config), "llmeval-loading-time")
     if config.getoption("lf", False):
-        from pytest_llmeval.plugin.collection import last_failed
+        from pytest_llmeval.plugin import last_failed
 
         last_failed.register(config)
     if settings.strict:
-        from pytest_llmeval.plugin.running.recording import Strict
+        from pytest_llmeval.plugin.recording import Strict
 
         manager.register(Strict(), "llmeval-strict")
     if settings.limit is not None:
-        from pytest_llmeval.plugin.collection.selection import LimitSamples
+        from pytest_llmeval.plugin.selection import LimitSamples
 
         manager.register(LimitSamples(settings.limit), "llmeval-limit")
     if settings.shard is not None:
-        from pytest_llmeval.plugin.collection.selection import ShardTests
+        from pytest_llmeval.plugin.selection import ShardTests
 
         manager.register(ShardTests(settings.shard), "llmeval-shard")
     if len(settings.models) > 1:
-        from pytest_llmeval.plugin.models.several import ModelOrder
+        from pytest_llmeval.plugin.several_models import ModelOrder
 
         manager.register(ModelOrder(settings), "llmeval-model-order")
 
@@ -147,9 +147,9 @@ def header_lines(config: pytest.Config) -> list[str]:
     settings = config.stash[settings_key]
     if not settings.all_specs:
         return []
-    from pytest_llmeval.plugin.gate_options import describe_baseline
-    from pytest_llmeval.plugin.models.loading import describe_models
-    from pytest_llmeval.plugin.models.store import describe_store
+    from pytest_llmeval.plugin.gates import describe_baseline
+    from pytest_llmeval.plugin.model_loading import describe_models
+    from pytest_llmeval.plugin.store import describe_store
     from pytest_llmeval.roles import ROLES
 
     try:
@@ -177,16 +177,16 @@ def _replicas(settings: Settings) -> str | None:
 
 def send_collected(session: pytest.Session) -> None:
     """Send to the controller of this worker what was collected."""
-    from pytest_llmeval.plugin.collection.selection import collected_in
-    from pytest_llmeval.plugin.xdist.collected import send
+    from pytest_llmeval.plugin.selection import collected_in
+    from pytest_llmeval.plugin.xdist_collected import send
 
     send(session.config, collected_in(session))
 
 
 def begin(session: pytest.Session) -> None:
     """Plan the samples that are to run; in the only process, also expect them. Raises ``pytest.UsageError``."""
-    from pytest_llmeval.plugin.collection.selection import collected_in
-    from pytest_llmeval.plugin.running.plan import plan, show_progress
+    from pytest_llmeval.plugin.plan import plan, show_progress
+    from pytest_llmeval.plugin.selection import collected_in
 
     collected = collected_in(session)
     if collected.samples:

@@ -12,7 +12,7 @@ import time:       100 |        100 |   os
 import time:        10 |        110 | site
 import time:        20 |         20 |   pytest_llmeval.errors
 import time:         5 |          5 |     shlex
-import time:        30 |         35 |   pytest_llmeval.plugin.options.settings
+import time:        30 |         35 |   pytest_llmeval.plugin.settings
 import time:        40 |         95 | pytest_llmeval.plugin
 import time:         7 |          7 | json
 import time:        50 |         50 | pytest_llmeval
@@ -26,7 +26,7 @@ def test_outermost_imports_are_added_up() -> None:
         "pytest_llmeval",
         "pytest_llmeval.errors",
         "pytest_llmeval.plugin",
-        "pytest_llmeval.plugin.options.settings",
+        "pytest_llmeval.plugin.settings",
         "shlex",
     ]
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.plugin.options.settings import OPTIONS
+from pytest_llmeval.plugin.settings import OPTIONS
 from pytest_llmeval.suites.loading.loader import load_suite
 from tests.support import fake_model_conftest
 

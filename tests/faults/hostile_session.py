@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.plugin.collection.sample_item import Unscored, WrongAnswer
+from pytest_llmeval.plugin.sample_item import Unscored, WrongAnswer
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

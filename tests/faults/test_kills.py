@@ -30,7 +30,7 @@ from tests.reporting.reports import make_record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
 
-AROUND = """INTERNALERROR>   File "/x/pytest_llmeval/plugin/finishing/hooks.py", line 164, in pytest_sessionstart
+AROUND = """INTERNALERROR>   File "/x/pytest_llmeval/plugin/reporting_hooks.py", line 164, in pytest_sessionstart
 INTERNALERROR>     yield
 """
 """Of a hook that failed: the frame of ours that waited for it."""

@@ -232,7 +232,7 @@ OUT_OF_REACH = tuple(
         "os._exit in a thread": "\nimport threading\n\ndef pytest_runtest_call(item):\n"
         "    thread = threading.Thread(target=os._exit, args=(0,))\n    thread.start()\n    thread.join()\n",
         "os._exit at exit": "\nimport atexit\natexit.register(os._exit, 0)\n",
-        "another exit code": "\nfrom pytest_llmeval.plugin.finishing.session import LLMSession\n"
+        "another exit code": "\nfrom pytest_llmeval.plugin.session import LLMSession\n"
         "LLMSession.exit_code = lambda *_: 0\n",
     }.items()
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.plugin.finishing import gathered as module
-from pytest_llmeval.plugin.finishing.gathered import Gathered
+from pytest_llmeval.plugin import gathered as module
+from pytest_llmeval.plugin.gathered import Gathered
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.text.node_ids import SampleNode
 

@@ -68,7 +68,7 @@ time.monotonic = lambda: float(next(seconds))
 _SLOW_TO_LOAD = """
 import threading
 
-from pytest_llmeval.plugin.running import live
+from pytest_llmeval.plugin import live
 
 shown, show = threading.Semaphore(0), live.loading_text
 

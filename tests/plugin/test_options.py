@@ -252,7 +252,7 @@ def test_set_that_only_warns_breaks_no_session_in_which_warnings_are_errors(
 
 
 def test_help_names_every_option(llm_pytester: pytest.Pytester) -> None:
-    from pytest_llmeval.plugin.options.settings import OPTIONS
+    from pytest_llmeval.plugin.settings import OPTIONS
 
     text = llm_pytester.runpytest("--help").stdout.str()
     for option in OPTIONS:

@@ -235,7 +235,7 @@ def test_a_package_and_a_conftest_with_one_scorer_name(project: pytest.Pytester,
 
 
 UNUSABLE = """
-import pytest_llmeval.plugin.finishing.session
+import pytest_llmeval.plugin.session
 from pytest_llmeval.types import Score
 
 def infinite(reply):

@@ -174,7 +174,7 @@ def test_ctrl_c_while_what_waits_is_scored(llm_pytester: pytest.Pytester) -> Non
     """The second one does without the rest of it, and the report is that of an interrupted run."""
     llm_pytester.makeconftest(
         """
-        from pytest_llmeval.plugin.collection.sample_item import SampleItem
+        from pytest_llmeval.plugin.sample_item import SampleItem
 
         def pytest_runtest_teardown(item):
             if item.name == "s2":

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import WorkQueue, WorkUnit, plan_chunks, plan_others, plan_tests, worker_key_of
-from pytest_llmeval.plugin.xdist.distribution import WorkDistribution, num_gpu_workers
-from pytest_llmeval.plugin.xdist.scheduling import ChunkScheduling, Restarts, SessionScheduling
+from pytest_llmeval.plugin.xdist_distribution import WorkDistribution, num_gpu_workers
+from pytest_llmeval.plugin.xdist_scheduling import ChunkScheduling, Restarts, SessionScheduling
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
 xdist_session = pytest.importorskip("xdist.dsession")
@@ -502,10 +502,10 @@ def test_a_replacement_takes_the_place_of_the_one_that_died(pytester: pytest.Pyt
 def test_n_auto_is_a_worker_for_each_gpu(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: list[str], expected: int | None
 ) -> None:
-    monkeypatch.setattr("pytest_llmeval.plugin.xdist.distribution.num_visible_gpus", lambda _: 3)
+    monkeypatch.setattr("pytest_llmeval.plugin.xdist_distribution.num_visible_gpus", lambda _: 3)
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     assert num_gpu_workers(pytester.parseconfig(*options)) == expected
-    monkeypatch.setattr("pytest_llmeval.plugin.xdist.distribution.num_visible_gpus", lambda _: 0)
+    monkeypatch.setattr("pytest_llmeval.plugin.xdist_distribution.num_visible_gpus", lambda _: 0)
     assert num_gpu_workers(pytester.parseconfig(*options)) is None
 
 

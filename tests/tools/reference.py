@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from pytest_llmeval.cli import COMMANDS
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.plugin.options.settings import OPTIONS, Option, Settings
+from pytest_llmeval.plugin.settings import OPTIONS, Option, Settings
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scorers.judging.own_prompt import OwnPrompt
 from pytest_llmeval.scorers.pairwise import AgainstBaseline

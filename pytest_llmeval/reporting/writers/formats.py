@@ -1,6 +1,6 @@
 """The forms that a report is written in, each once. Options, help texts, commands and the reference derive from them.
 
-Like ``plugin/options/table.py``, this module is imported by every pytest run that has the plugin installed.
+Like ``plugin/options.py``, this module is imported by every pytest run that has the plugin installed.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.plugin.process import is_worker
-from pytest_llmeval.plugin.xdist.worker import shared_folder
+from pytest_llmeval.plugin.xdist_messages import shared_folder
 
 __all__ = ["findings_of", "share_findings", "take_findings"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.inference.batcher import Batcher
-from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.running.recording import payload_of
+from pytest_llmeval.plugin.recording import payload_of
+from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.stash import llm_session_key
 from pytest_llmeval.reporting.report.records import Payload
 

@@ -12,12 +12,11 @@ from collections.abc import Generator, Mapping
 import pytest
 
 from pytest_llmeval.models.base import identify
-from pytest_llmeval.plugin.collection.sample_item import SampleItem, WrongAnswer
-from pytest_llmeval.plugin.collection.sample_records import describe, kept_as, model_of, shown_prompt
-from pytest_llmeval.plugin.models.loading import is_overridden
-from pytest_llmeval.plugin.models.store import new_flaws, new_problem
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.model_loading import is_overridden
 from pytest_llmeval.plugin.process import session_of
+from pytest_llmeval.plugin.sample_item import SampleItem, WrongAnswer
+from pytest_llmeval.plugin.sample_records import describe, kept_as, model_of, shown_prompt
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     batcher_key,
     model_key,
@@ -26,6 +25,7 @@ from pytest_llmeval.plugin.stash import (
     recorder_key,
     stored_model_key,
 )
+from pytest_llmeval.plugin.store import new_flaws, new_problem
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
     UNKNOWN_REPLIES,

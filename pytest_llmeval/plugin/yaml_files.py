@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import settings_key
 from pytest_llmeval.plugin.process import warn_once_in_session
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.suites.format.sniff import find_suite_key
 
 __all__ = ["collect_yaml_file"]
@@ -20,7 +20,7 @@ def collect_yaml_file(
     """``collectors``, which are those of other plugins, and the file's suites. Any other YAML file is left alone."""
     suite_key = find_suite_key(file_path)
     if suite_key is not None and suite_key.is_first:
-        from pytest_llmeval.plugin.collection.suite_nodes import SuiteFile
+        from pytest_llmeval.plugin.suite_collectors import SuiteFile
 
         return [*collectors, SuiteFile.of(parent, file_path)]
     is_named = parent.session.isinitpath(file_path)
@@ -28,11 +28,11 @@ def collect_yaml_file(
         from pytest_llmeval.suites.lm_eval.recognize import is_task_file
 
         if is_task_file(file_path):
-            from pytest_llmeval.plugin.collection.task_nodes import collect_task_file
+            from pytest_llmeval.plugin.task_collectors import collect_task_file
 
             return [*collectors, *collect_task_file(parent, file_path)]
     if not collectors and is_named:
-        from pytest_llmeval.plugin.collection.suite_nodes import NotASuite
+        from pytest_llmeval.plugin.suite_collectors import NotASuite
 
         return [NotASuite.from_parent(parent, path=file_path)]
     if not collectors and suite_key is not None:

@@ -21,12 +21,12 @@ from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
-from pytest_llmeval.plugin.models.store import store_of
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.findings import findings_of
 from pytest_llmeval.plugin.process import runs_tests, warn_once_of_suite
+from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import stored_model_key
-from pytest_llmeval.plugin.xdist.findings import findings_of
-from pytest_llmeval.plugin.xdist.worker import shared_folder, worker_slot
+from pytest_llmeval.plugin.store import store_of
+from pytest_llmeval.plugin.xdist_messages import shared_folder, worker_slot
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _early_key = pytest.StashKey[dict[str, Model]]()
 _replicated_key: pytest.StashKey[ReplicatedModel] = pytest.StashKey()
 """The model whose replicas run now, where they run on Ray."""
 
-_OUR_FIXTURES = "pytest_llmeval.plugin.models.fixtures"
+_OUR_FIXTURES = "pytest_llmeval.plugin.fixtures"
 
 
 def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_model") -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_llmeval.plugin.options import parsers
+from pytest_llmeval.plugin import option_parsers as parsers
 from pytest_llmeval.reporting.writers.formats import folder_suffix, suffixes
 from pytest_llmeval.roles import ROLES
 

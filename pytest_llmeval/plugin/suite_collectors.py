@@ -22,14 +22,14 @@ from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.evaluation.samples_for_models import whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.collection.earlier_replies import with_earlier_replies
-from pytest_llmeval.plugin.collection.registered_scorers import RegisteredScorers
-from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.judge import described_judge
-from pytest_llmeval.plugin.models.loading import check_abilities, check_replies, is_overridden
-from pytest_llmeval.plugin.models.several import compared_models
-from pytest_llmeval.plugin.options.settings import settings_key, was_given
+from pytest_llmeval.plugin.earlier_replies import with_earlier_replies
+from pytest_llmeval.plugin.judges import described_judge
+from pytest_llmeval.plugin.model_loading import check_abilities, check_replies, is_overridden
 from pytest_llmeval.plugin.process import warn_once_of_suite
+from pytest_llmeval.plugin.registered_scorers import RegisteredScorers
+from pytest_llmeval.plugin.sample_item import SampleItem
+from pytest_llmeval.plugin.settings import settings_key, was_given
+from pytest_llmeval.plugin.several_models import compared_models
 from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.roles import ROLES

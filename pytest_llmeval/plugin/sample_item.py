@@ -16,7 +16,8 @@ from pytest_llmeval.evaluation.samples_for_models import asked_sample
 from pytest_llmeval.inference.accounting import JudgeUse
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_samples
-from pytest_llmeval.plugin.collection.sample_records import (
+from pytest_llmeval.plugin.judges import judges_of
+from pytest_llmeval.plugin.sample_records import (
     asked_at,
     cost_of_replies,
     describe,
@@ -31,8 +32,7 @@ from pytest_llmeval.plugin.collection.sample_records import (
     shown_prompt,
     shown_target,
 )
-from pytest_llmeval.plugin.models.judge import judges_of
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import (
     MODEL_STOPPED,
     SampleKey,

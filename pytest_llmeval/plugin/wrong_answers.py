@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import Settings
+from pytest_llmeval.plugin.settings import Settings
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Group
 from pytest_llmeval.reporting.tables.samples import as_text

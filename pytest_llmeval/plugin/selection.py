@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterable, Sequence
 import pytest
 
 from pytest_llmeval.gates.subjects import nearest_or_all
-from pytest_llmeval.plugin.collection.earlier_replies import lacks_baseline
-from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.models.loading import is_overridden
-from pytest_llmeval.plugin.options.settings import SampleLimit, Shard, settings_key, was_given
+from pytest_llmeval.plugin.earlier_replies import lacks_baseline
+from pytest_llmeval.plugin.model_loading import is_overridden
 from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
+from pytest_llmeval.plugin.sample_item import SampleItem
+from pytest_llmeval.plugin.settings import SampleLimit, Shard, settings_key, was_given
 from pytest_llmeval.plugin.stash import (
     SampleKey,
     collected_suites_key,
@@ -20,8 +20,8 @@ from pytest_llmeval.plugin.stash import (
     num_deselected_key,
     suite_paths_key,
 )
-from pytest_llmeval.plugin.xdist.collected import Collected
-from pytest_llmeval.plugin.xdist.worker import report_usage_errors
+from pytest_llmeval.plugin.xdist_collected import Collected
+from pytest_llmeval.plugin.xdist_messages import report_usage_errors
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.node_ids import split_file
 

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.gates.decide import decide
-from pytest_llmeval.plugin.finishing.gate_selection import selection_of
-from pytest_llmeval.plugin.gate_options import baseline_key, gate_options, read_baseline
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.gate_selection import selection_of
+from pytest_llmeval.plugin.gates import baseline_key, gate_options, read_baseline
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
 from pytest_llmeval.reporting.terminal.summary import as_terminal
@@ -21,7 +21,7 @@ from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.node_ids import escape_text, model_nodes, split_file
 
 if TYPE_CHECKING:
-    from pytest_llmeval.plugin.finishing.session import LLMSession
+    from pytest_llmeval.plugin.session import LLMSession
 
 __all__ = ["decide_and_log", "gate_nodeid", "log_gates"]
 

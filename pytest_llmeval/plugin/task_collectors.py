@@ -11,8 +11,8 @@ import pytest
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.plugin.collection.suite_nodes import PlainFailures, SuiteFile
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import Settings, settings_key
+from pytest_llmeval.plugin.suite_collectors import PlainFailures, SuiteFile
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks

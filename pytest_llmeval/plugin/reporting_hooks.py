@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import given_key, given_rules, settings_key, was_given
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
+from pytest_llmeval.plugin.settings import given_key, given_rules, settings_key, was_given
 from pytest_llmeval.plugin.stash import (
     NUM_DESELECTED,
     collected_suites_key,
@@ -27,8 +27,8 @@ from pytest_llmeval.roles import ROLES
 if TYPE_CHECKING:
     import warnings
 
-    from pytest_llmeval.plugin.finishing.session import LLMSession
-    from pytest_llmeval.plugin.xdist.collected import Collected
+    from pytest_llmeval.plugin.session import LLMSession
+    from pytest_llmeval.plugin.xdist_collected import Collected
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.reporting.terminal.summary import Terminal
 
@@ -41,7 +41,7 @@ def llm_session(config: pytest.Config) -> LLMSession:
     """Return the gathering side, made when there is something to gather."""
     session: LLMSession | None = config.stash.get(llm_session_key, None)
     if session is None:
-        from pytest_llmeval.plugin.finishing.session import LLMSession
+        from pytest_llmeval.plugin.session import LLMSession
 
         session = config.stash[llm_session_key] = LLMSession(config, config.stash[settings_key])
     return session
@@ -77,7 +77,7 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
             "REPORT.json; any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
         )
     if settings.gate:
-        from pytest_llmeval.plugin.gate_options import check_matched
+        from pytest_llmeval.plugin.gates import check_matched
 
         check_matched(config, collected)
     llm_session(config).take_collected(collected, nodeids)
@@ -171,7 +171,7 @@ class Reporting:
         if NUM_DESELECTED in output:
             self._config.stash[num_deselected_key] = output[NUM_DESELECTED]
         if "llmeval_handed_over" in output:
-            from pytest_llmeval.plugin.running.hand_over import from_worker
+            from pytest_llmeval.plugin.hand_over import from_worker
 
             for payload in from_worker(output):
                 llm_session(self._config).take_over(payload)
@@ -188,7 +188,7 @@ class Reporting:
             self._session.cannot_collect(nodeid, reason)
         self._session.finish(session, self._failed)
         if self._is_armed and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
-            from pytest_llmeval.plugin.finishing.gate_reports import decide_and_log
+            from pytest_llmeval.plugin.gate_results import decide_and_log
 
             decide_and_log(session, self._session)
         elif session.testsfailed and runs_tests(self._config):
@@ -197,7 +197,7 @@ class Reporting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
         if "llm_status" in report.__dict__:
-            from pytest_llmeval.plugin.finishing.wrong_answers import mark_html_row
+            from pytest_llmeval.plugin.wrong_answers import mark_html_row
 
             mark_html_row(report, cells)
 
@@ -263,7 +263,7 @@ class FinalHooks:
         report = yield
         stash = item.stash
         if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
-            from pytest_llmeval.plugin.running.recording import attach
+            from pytest_llmeval.plugin.recording import attach
 
             attach(item, report, call)
         if is_sample_key in stash or any(name.startswith("llm_") for name in getattr(item, "fixturenames", ())):
@@ -358,7 +358,7 @@ class Writing:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         gathered: LLMSession | None = session.config.stash.get(llm_session_key, None)
         if gathered is not None:
-            from pytest_llmeval.plugin.finishing.session import remember
+            from pytest_llmeval.plugin.session import remember
 
             remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
             gathered.write(session)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.gates.options import Selection
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import has_model_key, num_deselected_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, Selected, SuiteReport

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_llmeval.plugin.gate_options import baseline_key, baseline_path
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.gates import baseline_key, baseline_path
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.replies import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
 from pytest_llmeval.reporting.storage.report_file import read_report

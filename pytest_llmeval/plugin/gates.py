@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import Settings, settings_key
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
-    from pytest_llmeval.plugin.xdist.collected import Collected
+    from pytest_llmeval.plugin.xdist_collected import Collected
 
 __all__ = [
     "baseline_key",

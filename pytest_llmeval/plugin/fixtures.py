@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from pytest_llmeval.plugin.options.settings import settings_key
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.roles import ROLES, RoleDefinition
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _NO_ROLE = "no {role}: give --llm-{role}, or override the fixture llm_{role} in 
 @pytest.fixture(scope="session")
 def llm_device(request: pytest.FixtureRequest) -> str:
     """Return the device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
-    from pytest_llmeval.plugin.models.loading import find_device
+    from pytest_llmeval.plugin.model_loading import find_device
 
     return find_device(request, request.config.stash[settings_key])
 
@@ -43,10 +43,10 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
     if not settings.models:
         pytest.skip(_NO_MODEL)
     if len(settings.models) > 1:
-        from pytest_llmeval.plugin.models.several import provide
+        from pytest_llmeval.plugin.several_models import provide
 
         return provide(request, settings)
-    from pytest_llmeval.plugin.models.loading import load
+    from pytest_llmeval.plugin.model_loading import load
 
     return load(request, settings.model_specs[0])
 
@@ -61,7 +61,7 @@ def _fixture_of(role: RoleDefinition) -> Callable[[pytest.FixtureRequest], Model
         specs = request.config.stash[settings_key].specs_of(role.name)
         if not specs:
             pytest.skip(_NO_ROLE.format(role=role.name))
-        from pytest_llmeval.plugin.models.loading import load
+        from pytest_llmeval.plugin.model_loading import load
 
         found = tuple(load(request, spec, role.name) for spec in specs)
         return found[0] if len(found) == 1 else found

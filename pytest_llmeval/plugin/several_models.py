@@ -9,8 +9,8 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.plugin.models.loading import device_for, is_overridden, load_or_take
-from pytest_llmeval.plugin.options.settings import Settings, settings_key
+from pytest_llmeval.plugin.model_loading import device_for, is_overridden, load_or_take
+from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.text.node_ids import model_nodes
 from pytest_llmeval.text.redaction import describe

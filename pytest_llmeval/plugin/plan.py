@@ -12,11 +12,11 @@ import pytest
 
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
-from pytest_llmeval.plugin.collection.sample_item import SampleItem
-from pytest_llmeval.plugin.running.hand_over import HandOver
-from pytest_llmeval.plugin.running.live import start as start_live
+from pytest_llmeval.plugin.hand_over import HandOver
+from pytest_llmeval.plugin.live import start as start_live
+from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.stash import batcher_key
-from pytest_llmeval.plugin.xdist.worker import batching_of
+from pytest_llmeval.plugin.xdist_messages import batching_of
 from pytest_llmeval.reporting.terminal.prompts import judge_lines, prompt_lines
 from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.text.escaping import without_commands

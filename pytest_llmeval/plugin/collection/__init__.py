@@ -1,1 +1,0 @@
-"""From suite files to test items."""

@@ -1,1 +1,0 @@
-"""The end of a session: reports, gates, the exit code."""

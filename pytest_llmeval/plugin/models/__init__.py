@@ -1,1 +1,0 @@
-"""The fixtures that give a test its model and device."""

@@ -1,1 +1,0 @@
-"""While tests run: records, the live line."""

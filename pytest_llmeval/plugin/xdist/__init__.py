@@ -1,1 +1,0 @@
-"""Several workers: how samples are distributed, and what crosses processes."""
