@@ -122,7 +122,7 @@ def _child(folder: str, name: str) -> None:
     """Load the model as the plugin does, and print the seconds that the work took."""
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
     from pytest_llmeval.models.registry import parse_model_spec
-    from pytest_llmeval.plugin.model_loading import load_configured
+    from pytest_llmeval.plugin.models import load_configured
     from pytest_llmeval.plugin.settings import Settings
     from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 

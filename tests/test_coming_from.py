@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.plugin.option_table import OPTIONS
+from pytest_llmeval.plugin.options import OPTIONS
 from pytest_llmeval.suites.format.json_schema import json_schema
 from tests.plugin.judge_for_tests import form_of
 from tests.servers.stub import StubServer

@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks and fixtures. Each builds, stashes, registers or delegates.
+"""The pytest plugin: its hooks, its fixtures, and the YAML files that are suites.
 
 This module is loaded in every pytest run where the package is installed. What a run without suites does not need is
 imported on first use.
@@ -6,17 +6,17 @@ imported on first use.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from pytest_llmeval.plugin import settings as options
 from pytest_llmeval.plugin import startup
-from pytest_llmeval.plugin.fixtures import llm_device, llm_model, role_fixtures
-from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts
+from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts, warn_once_in_session
 from pytest_llmeval.plugin.reporting_hooks import FINAL_HOOKS, FinalHooks
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
@@ -26,13 +26,13 @@ from pytest_llmeval.plugin.stash import (
     num_deselected_key,
     recorder_key,
 )
+from pytest_llmeval.roles import ROLES, RoleDefinition
 
 if TYPE_CHECKING:
+    from pytest_llmeval.models.base import Model
     from pytest_llmeval.plugin.recording import Recorder
 
 __all__ = ["llm_device", "llm_model", "llm_record"]
-
-globals().update(role_fixtures())  # pytest finds fixtures among a plugin's names
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -96,9 +96,33 @@ def pytest_collect_file(
     collectors = yield
     if file_path.suffix not in (".yaml", ".yml"):
         return collectors
-    from pytest_llmeval.plugin.yaml_files import collect_yaml_file
+    from pytest_llmeval.suites.format.sniff import find_suite_key
 
-    return collect_yaml_file(parent, file_path, collectors)
+    suite_key = find_suite_key(file_path)
+    if suite_key is not None and suite_key.is_first:
+        from pytest_llmeval.plugin.suite_collectors import SuiteFile
+
+        return [*collectors, SuiteFile.of(parent, file_path)]
+    is_named = parent.session.isinitpath(file_path)
+    if is_named or parent.config.stash[settings_key].lm_eval:
+        from pytest_llmeval.suites.lm_eval.recognize import is_task_file
+
+        if is_task_file(file_path):
+            from pytest_llmeval.plugin.task_collectors import collect_task_file
+
+            return [*collectors, *collect_task_file(parent, file_path)]
+    if not collectors and is_named:
+        from pytest_llmeval.plugin.suite_collectors import NotASuite
+
+        return [NotASuite.from_parent(parent, path=file_path)]
+    if not collectors and suite_key is not None:
+        # A file that would be a suite, but for the place of a key, must not be passed over in silence.
+        shown = os.path.relpath(file_path, parent.config.invocation_params.dir)
+        message = (
+            f"{shown}:{suite_key.line}: not collected as a suite: `suite` is not the first key; move it to the top"
+        )
+        warn_once_in_session(parent.config, pytest.PytestCollectionWarning(message))
+    return collectors
 
 
 def pytest_pycollect_makeitem(
@@ -117,7 +141,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names.remove("llm_record")
         names.insert(0, "llm_record")
     if "llm_model" in metafunc.fixturenames and len(metafunc.config.stash[settings_key].models) > 1:
-        from pytest_llmeval.plugin.several_models import parametrize
+        from pytest_llmeval.plugin.models import parametrize
 
         parametrize(metafunc)
 
@@ -153,7 +177,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
 
 def _check_overrides(session: pytest.Session) -> None:
     if session.config.stash[settings_key].set:
-        from pytest_llmeval.plugin.selection import check_overrides
+        from pytest_llmeval.plugin.plan import check_overrides
 
         check_overrides(session)
 
@@ -177,3 +201,66 @@ def llm_record(request: pytest.FixtureRequest) -> Recorder:
 
     recorder = request.node.stash[recorder_key] = Recorder(request.node)
     return recorder
+
+
+_NO_MODEL = "no model: give --llm-model, or override the fixture llm_model in a conftest.py"
+
+_NO_ROLE = "no {role}: give --llm-{role}, or override the fixture llm_{role} in a conftest.py"
+
+
+@pytest.fixture(scope="session")
+def llm_device(request: pytest.FixtureRequest) -> str:
+    """Return the device that models are put on: ``--llm-device``, else MPS on Apple silicon, then CUDA, then CPU."""
+    from pytest_llmeval.plugin.models import find_device
+
+    return find_device(request, request.config.stash[settings_key])
+
+
+def _model_scope(fixture_name: str, config: pytest.Config) -> Literal["function", "session"]:
+    return "function" if len(config.stash[settings_key].models) > 1 else "session"
+
+
+@pytest.fixture(scope=_model_scope)
+def llm_model(request: pytest.FixtureRequest) -> Model:
+    """Return the model of ``--llm-model``, with ``loglikelihood`` and ``generate``; session-scoped.
+
+    A conftest.py can override this fixture and return any object of the Protocol. Where several models are given, a
+    test that takes it runs once on each, and it is function-scoped.
+    """
+    settings = request.config.stash[settings_key]
+    if not settings.models:
+        pytest.skip(_NO_MODEL)
+    if len(settings.models) > 1:
+        from pytest_llmeval.plugin.models import provide
+
+        return provide(request, settings)
+    from pytest_llmeval.plugin.models import load
+
+    return load(request, settings.model_specs[0])
+
+
+def role_fixtures() -> dict[str, object]:
+    """Return the fixtures that give the models of each role, by name: ``llm_judge``, ``llm_embedder``."""
+    return {role.fixture: pytest.fixture(scope="session")(_fixture_of(role)) for role in ROLES.values()}
+
+
+def _fixture_of(role: RoleDefinition) -> Callable[[pytest.FixtureRequest], Model | tuple[Model, ...]]:
+    def give(request: pytest.FixtureRequest) -> Model | tuple[Model, ...]:
+        specs = request.config.stash[settings_key].specs_of(role.name)
+        if not specs:
+            pytest.skip(_NO_ROLE.format(role=role.name))
+        from pytest_llmeval.plugin.models import load
+
+        found = tuple(load(request, spec, role.name) for spec in specs)
+        return found[0] if len(found) == 1 else found
+
+    several, or_list = ("; of several, a panel, a tuple", ", or a list of several") if role.most > 1 else ("", "")
+    give.__name__ = give.__qualname__ = role.fixture
+    give.__doc__ = f"""The model of ``--llm-{role.name}``, which {role.task}{several}; session-scoped.
+
+    A conftest.py can override this fixture and return any object that has the method ``{role.method}``{or_list}.
+    """
+    return give
+
+
+globals().update(role_fixtures())  # pytest finds fixtures among a plugin's names

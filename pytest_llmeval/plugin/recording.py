@@ -12,10 +12,9 @@ from collections.abc import Generator, Mapping
 import pytest
 
 from pytest_llmeval.models.base import identify
-from pytest_llmeval.plugin.model_loading import is_overridden
+from pytest_llmeval.plugin.models import is_overridden
 from pytest_llmeval.plugin.process import session_of
-from pytest_llmeval.plugin.sample_item import SampleItem, WrongAnswer
-from pytest_llmeval.plugin.sample_records import describe, kept_as, model_of, shown_prompt
+from pytest_llmeval.plugin.sample_item import SampleItem, WrongAnswer, describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     batcher_key,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import warnings
 
     from pytest_llmeval.plugin.session import LLMSession
-    from pytest_llmeval.plugin.xdist_collected import Collected
+    from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.reporting.terminal.summary import Terminal
 
@@ -171,7 +171,7 @@ class Reporting:
         if NUM_DESELECTED in output:
             self._config.stash[num_deselected_key] = output[NUM_DESELECTED]
         if "llmeval_handed_over" in output:
-            from pytest_llmeval.plugin.hand_over import from_worker
+            from pytest_llmeval.plugin.plan import from_worker
 
             for payload in from_worker(output):
                 llm_session(self._config).take_over(payload)
@@ -197,7 +197,7 @@ class Reporting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
         if "llm_status" in report.__dict__:
-            from pytest_llmeval.plugin.wrong_answers import mark_html_row
+            from pytest_llmeval.plugin.shown_samples import mark_html_row
 
             mark_html_row(report, cells)
 

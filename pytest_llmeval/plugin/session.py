@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.gate_selection import selected_of
-from pytest_llmeval.plugin.gathered import Gathered
-from pytest_llmeval.plugin.last_failed import is_misread
+from pytest_llmeval.plugin.gates import selected_of
+from pytest_llmeval.plugin.other_plugins import is_misread
 from pytest_llmeval.plugin.process import session_of
-from pytest_llmeval.plugin.report_writer import ReportWriter
-from pytest_llmeval.plugin.sample_texts import shows_texts, write_texts
+from pytest_llmeval.plugin.session_records import Gathered, ReportWriter
 from pytest_llmeval.plugin.settings import Settings
+from pytest_llmeval.plugin.shown_samples import WrongAnswers, shows_texts, write_texts
 from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
-from pytest_llmeval.plugin.wrong_answers import WrongAnswers
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.replies import mixtures
 from pytest_llmeval.reporting.report.report import (
@@ -38,7 +36,7 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
-    from pytest_llmeval.plugin.xdist_collected import Collected
+    from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.terminal.summary import Terminal
 
 __all__ = ["LLMSession", "remember"]

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.plugin.option_parsers import SampleLimit, Shard
-from pytest_llmeval.plugin.option_table import OPTIONS, Option
+from pytest_llmeval.plugin.options import OPTIONS, Option, SampleLimit, Shard
 from pytest_llmeval.roles import ROLES, Role
 
 if TYPE_CHECKING:

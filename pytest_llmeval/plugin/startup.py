@@ -42,7 +42,7 @@ def configure(config: pytest.Config) -> None:
 
             add_named_suites(config, settings)
         if any(spec.kind.imports_from_project for spec in settings.all_specs):
-            from pytest_llmeval.plugin.model_loading import make_importable
+            from pytest_llmeval.plugin.models import make_importable
 
             make_importable(config)
         if not is_worker(config):
@@ -77,7 +77,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
             "--llm-ray: its replicas share the work, and one pytest process is enough: leave out -n (or give -n 0)"
         )
     if settings.all_specs:
-        from pytest_llmeval.plugin.model_loading import check_model_options
+        from pytest_llmeval.plugin.models import check_model_options
 
         if any(spec.kind.is_remote for spec in settings.all_specs):
             from pytest_llmeval.models.servers.kind import close_connected
@@ -117,27 +117,27 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 
         manager.register(UsageErrors(), "llmeval-usage-errors")
     if any(manager.hasplugin(name) for name in ("timeout", "pytest_timeout")):
-        from pytest_llmeval.plugin.loading_time import LoadingTime
+        from pytest_llmeval.plugin.other_plugins import LoadingTime
 
         manager.register(LoadingTime(config), "llmeval-loading-time")
     if config.getoption("lf", False):
-        from pytest_llmeval.plugin import last_failed
+        from pytest_llmeval.plugin.other_plugins import rerun_misread
 
-        last_failed.register(config)
+        rerun_misread(config)
     if settings.strict:
         from pytest_llmeval.plugin.recording import Strict
 
         manager.register(Strict(), "llmeval-strict")
     if settings.limit is not None:
-        from pytest_llmeval.plugin.selection import LimitSamples
+        from pytest_llmeval.plugin.plan import LimitSamples
 
         manager.register(LimitSamples(settings.limit), "llmeval-limit")
     if settings.shard is not None:
-        from pytest_llmeval.plugin.selection import ShardTests
+        from pytest_llmeval.plugin.plan import ShardTests
 
         manager.register(ShardTests(settings.shard), "llmeval-shard")
     if len(settings.models) > 1:
-        from pytest_llmeval.plugin.several_models import ModelOrder
+        from pytest_llmeval.plugin.models import ModelOrder
 
         manager.register(ModelOrder(settings), "llmeval-model-order")
 
@@ -148,7 +148,7 @@ def header_lines(config: pytest.Config) -> list[str]:
     if not settings.all_specs:
         return []
     from pytest_llmeval.plugin.gates import describe_baseline
-    from pytest_llmeval.plugin.model_loading import describe_models
+    from pytest_llmeval.plugin.models import describe_models
     from pytest_llmeval.plugin.store import describe_store
     from pytest_llmeval.roles import ROLES
 
@@ -177,16 +177,15 @@ def _replicas(settings: Settings) -> str | None:
 
 def send_collected(session: pytest.Session) -> None:
     """Send to the controller of this worker what was collected."""
-    from pytest_llmeval.plugin.selection import collected_in
-    from pytest_llmeval.plugin.xdist_collected import send
+    from pytest_llmeval.plugin.plan import collected_in
+    from pytest_llmeval.plugin.xdist_messages import send
 
     send(session.config, collected_in(session))
 
 
 def begin(session: pytest.Session) -> None:
     """Plan the samples that are to run; in the only process, also expect them. Raises ``pytest.UsageError``."""
-    from pytest_llmeval.plugin.plan import plan, show_progress
-    from pytest_llmeval.plugin.selection import collected_in
+    from pytest_llmeval.plugin.plan import collected_in, plan, show_progress
 
     collected = collected_in(session)
     if collected.samples:

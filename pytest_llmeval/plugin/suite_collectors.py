@@ -1,4 +1,8 @@
-"""The collectors above samples in pytest's tree: suites, and in each a level for the models, if there are several."""
+"""Suites in pytest's tree, and in each a level for the models, if there are several.
+
+A suite is collected whole: its data, the scorers that are registered for it, and for a scorer that compares replies
+those of the session's baseline.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,36 +22,46 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.data.garbage import LastingObjects
-from pytest_llmeval.errors import LLMEvalError, ModelError, SuiteError
+from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.evaluation.samples_for_models import whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.earlier_replies import with_earlier_replies
-from pytest_llmeval.plugin.judges import described_judge
-from pytest_llmeval.plugin.model_loading import check_abilities, check_replies, is_overridden
+from pytest_llmeval.plugin.gates import baseline_key, baseline_path
+from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process import warn_once_of_suite
-from pytest_llmeval.plugin.registered_scorers import RegisteredScorers
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import settings_key, was_given
-from pytest_llmeval.plugin.several_models import compared_models
 from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.reporting.report.replies import REPLIES, earlier_replies, replies_identity
+from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
+from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.roles import ROLES
+from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.option_scores import equal_options
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.text.redaction import redact, redact_inside
-from pytest_llmeval.text.wording import relative_path
+from pytest_llmeval.text.redaction import describe, redact, redact_inside
+from pytest_llmeval.text.wording import quoted, relative_path
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.replay.model import DataResponses
 
-__all__ = ["NotASuite", "PlainFailures", "SuiteFile", "SuiteModel", "collect_benchmark"]
+__all__ = [
+    "NotASuite",
+    "PlainFailures",
+    "RegisteredScorers",
+    "SuiteFile",
+    "SuiteModel",
+    "collect_benchmark",
+    "lacks_baseline",
+    "with_earlier_replies",
+]
 
 
 _RESERVED_MARKS = frozenset(
@@ -329,3 +344,120 @@ def _marks_with_meaning(config: pytest.Config) -> set[str]:
     """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
     registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
     return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
+
+
+_read_key = pytest.StashKey[Report]()
+
+_KEYS = ("score", "pairwise", "against")
+
+
+def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
+    """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
+
+    As it is where its scorer needs none. Its tests are skipped where there is no baseline: a session that was to run
+    them ends before (see ``take_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
+    """
+    if not suite.spec.score.needs_baseline:
+        return suite, {}
+    config = node.config
+    settings = config.stash[settings_key]
+    path = baseline_path(config, settings)
+    if path is None:
+        node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
+        return suite, {}
+    baseline = config.stash.get(baseline_key, None) or config.stash.get(_read_key, None)
+    if baseline is None:  # in a worker, whose controller has checked it
+        baseline = config.stash[_read_key] = read_report(path)
+    names = [spec.name for spec in settings.model_specs]
+    found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None)
+    if isinstance(found, str):
+        why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
+        raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
+    replies = earlier_replies(baseline, found, suite)
+    if all(reply.text is None and reply.problem is None for reply in replies.values()):
+        why = "it holds no reply to this suite's samples (--llm-report-records none writes none)"
+        raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
+    samples = tuple(replace(sample, earlier=replies[sample.id]) for sample in suite.samples)
+    return replace(suite, samples=samples), {REPLIES: replies_identity(baseline, found)}
+
+
+def lacks_baseline(suite: Suite) -> bool:
+    """Tell whether its replies are to be compared with those of a baseline, and there is none."""
+    return suite.spec.score.needs_baseline and suite.samples[0].earlier is None
+
+
+_GROUP = "pytest_llmeval.scorers"
+_HOOK = "pytest_llmeval_scorers"
+
+_points_key = pytest.StashKey[EntryPoints]()
+
+
+class RegisteredScorers(Mapping[str, Callable[..., Any]]):
+    """Scorers that are registered from Python for the suite at ``node``, by name.
+
+    One of a package is imported when it is looked up, and only then refused: a suite that does not use it runs. Raises
+    ``OptionError`` for what cannot be used.
+    """
+
+    def __init__(self, node: pytest.Collector) -> None:
+        self._given: dict[str, Callable[..., Any]] = {}
+        hook = node.session.gethookproxy(node.path).pytest_llmeval_scorers
+        for given in hook():
+            if not isinstance(given, Mapping):
+                raise OptionError(f"{_HOOK}: found a {type(given).__name__}, expected a mapping of names to scorers")
+            for name, scorer in given.items():
+                _check_name(name, _HOOK)
+                _check_scorer(name, scorer, _HOOK)
+                if self._given.setdefault(name, scorer) is not scorer:
+                    places = " and ".join(_places(hook, name))
+                    raise OptionError(f"{_HOOK}: two scorers are called {name!r}, in {places}; rename one of them")
+        stash = node.config.stash
+        if _points_key not in stash:
+            stash[_points_key] = entry_points(group=_GROUP)
+        self._points = stash[_points_key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._given, *self._points.names)))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:  # that of Mapping would import it
+        return name in self._given or name in self._points.names
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        offered = {_HOOK: self._given[name]} if name in self._given else {}
+        for point in self._points.select(name=name):
+            package = f"the package {'(unknown)' if point.dist is None else point.dist.name}"
+            _check_name(name, package)
+            try:
+                offered[package] = point.load()
+            except Exception as error:
+                where = f"{package}: the scorer {name!r} = {point.value}"
+                raise OptionError(f"{where} cannot be loaded: {describe(error)}") from error
+            _check_scorer(name, offered[package], package)
+        if not offered:
+            raise KeyError(name)
+        (first, scorer), *others = sorted(offered.items())
+        for other, found in others:
+            if found is not scorer:
+                raise OptionError(f"{first} and {other}: both have a scorer called {name!r}; rename or uninstall one")
+        return scorer
+
+
+def _places(hook: Any, name: str) -> Iterator[str]:
+    """Yield the files, or the plugins, that register a scorer of this name."""
+    for found in hook.get_hookimpls():
+        if not (found.wrapper or found.hookwrapper) and name in found.function():
+            file = getattr(found.plugin, "__file__", None)
+            yield found.plugin_name if file is None else relative_path(Path(file))
+
+
+def _check_name(name: str, origin: str) -> None:
+    if name in SCORERS:
+        raise OptionError(f"{origin}: {name!r} is a scorer of pytest-llmeval-suites; rename yours")
+
+
+def _check_scorer(name: str, scorer: object, origin: str) -> None:
+    if not callable(scorer):
+        raise OptionError(f"{origin}: {name!r} is a {type(scorer).__name__}, expected a function or a class")

@@ -28,7 +28,7 @@ from pytest_llmeval.plugin.xdist_scheduling import ChunkScheduling, Node, Restar
 from pytest_llmeval.roles import MODEL_FIXTURES
 
 if TYPE_CHECKING:
-    from pytest_llmeval.plugin.xdist_collected import Collected, Inbox
+    from pytest_llmeval.plugin.xdist_messages import Collected, Inbox
 
 __all__ = ["WorkDistribution", "num_gpu_workers"]
 
@@ -91,7 +91,7 @@ class WorkDistribution:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker, before it starts, how to plan, and which of the machine's devices is its own."""
-        from pytest_llmeval.plugin.xdist_collected import Inbox
+        from pytest_llmeval.plugin.xdist_messages import Inbox
 
         self._inboxes[node] = Inbox(node)
         slot = next(number for number in itertools.count() if number not in self._slots.values())
@@ -103,7 +103,7 @@ class WorkDistribution:
         if any(kind.is_remote or kind.shares_limits or kind.needs_device for kind in kinds):
             node.workerinput[SHARED_KEY] = self._shared_folder
         if any(kind.needs_device for kind in kinds):
-            from pytest_llmeval.plugin.findings import share_findings
+            from pytest_llmeval.plugin.xdist_messages import share_findings
 
             share_findings(self._config, node.workerinput)
 
@@ -182,7 +182,7 @@ class WorkDistribution:
             self._restarts.num_deaths += 1
         output = getattr(node, "workeroutput", {})
         if any(spec.kind.needs_device for spec in self._config.stash[settings_key].all_specs):
-            from pytest_llmeval.plugin.findings import take_findings
+            from pytest_llmeval.plugin.xdist_messages import take_findings
 
             take_findings(self._config, output)
         if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:

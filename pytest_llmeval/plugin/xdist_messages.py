@@ -1,32 +1,56 @@
-"""What a worker of pytest-xdist learns from its controller when it starts, and the usage errors that it reports."""
+"""Messages between the controller of pytest-xdist and its workers, but for test reports.
+
+pytest-xdist sends node ids only, and ends a worker that sends an event which it does not know. So the controller opens
+a channel to each worker and puts it into the worker's input. Both use one connection, and a worker sends what it has
+collected before pytest-xdist sends its node ids: the message is there when they arrive.
+
+What was found out about models is kept in pytest's cache (``.pytest_cache``). As with all that pytest keeps there, only
+the controller reads and writes it: a worker gets it with its input, and returns what is new with its output.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+import re
+import warnings
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
+from pytest_llmeval.plugin.process import is_worker
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.findings import Findings
+    from pytest_llmeval.reporting.report.records import SuiteInfo
+    from pytest_llmeval.types import Role
 
 __all__ = [
     "BATCHING_KEY",
     "SHARED_KEY",
     "SLOT_KEY",
     "Batching",
+    "Collected",
+    "Inbox",
     "UsageErrors",
     "batching_of",
     "chunk_limit",
+    "findings_of",
     "report_usage_errors",
+    "send",
+    "share_findings",
     "shared_folder",
+    "take_findings",
     "usage_errors",
     "worker_slot",
 ]
+
 
 BATCHING_KEY = "llmeval_batching"
 SLOT_KEY = "llmeval_slot"
@@ -99,3 +123,128 @@ class UsageErrors:
             if batching_of(session.config).shares_chunks or suite_paths_key in session.stash:
                 report_usage_errors(session, [str(message) for message in error.args])
             raise
+
+
+_CHANNEL = "llmeval_collected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """The samples and suites among the tests of a session.
+
+    ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
+    ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
+    the first suite that has neither a model nor replies of its own, None if there is none, ``lacking`` that of the
+    first whose scorer asks a model in a role, for each role that has none, and ``without_baseline`` that of the first
+    whose replies are to be compared with those of a baseline that there is not. ``has_model``: there is a model, be it
+    that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may be more
+    suites, of hand-written tests or in files that could not be collected.
+    """
+
+    samples: Sequence[int]
+    suites: Sequence[SuiteInfo]
+    absent: Sequence[SuiteInfo]
+    num_deselected: int
+    unanswered: str | None
+    lacking: Mapping[Role, str]
+    without_baseline: str | None
+    has_model: bool
+    categories: Mapping[str, Sequence[str]]
+    may_have_others: bool
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def decode(cls, text: str) -> Collected:
+        from pytest_llmeval.reporting.report.records import SuiteInfo
+
+        found = json.loads(text)
+        infos = {name: list(map(SuiteInfo.from_dict, found[name])) for name in ("suites", "absent")}
+        return cls(**{**found, **infos})
+
+
+def send(config: pytest.Config, collected: Collected) -> None:
+    """Send to the controller of this worker, if the plugin is loaded there."""
+    channel = config.workerinput.get(_CHANNEL)  # type: ignore[attr-defined]
+    if channel is not None:
+        channel.send(collected.encode())
+
+
+class Inbox:
+    """The messages of one worker. It is made before the worker starts."""
+
+    def __init__(self, node: Any) -> None:
+        self._texts: list[str] = []
+        channel = node.workerinput[_CHANNEL] = node.gateway.newchannel()
+        channel.setcallback(self._texts.append)
+
+    def take(self) -> Collected | None:
+        """Return what the worker has collected; None if it has no suite, has not sent it, or it was taken before."""
+        return Collected.decode(self._texts.pop()) if self._texts else None
+
+
+_CACHED = "llmeval/trees_that_are_right"
+_INPUT = _OUTPUT = "llmeval_trees_that_are_right"
+_MOST = 256
+"""Keys that are kept: the newest."""
+_KEY = re.compile("[0-9a-f]{64}")
+"""A hash. What else a damaged file holds could perhaps not be written again."""
+
+_findings_key: pytest.StashKey[Findings] = pytest.StashKey()
+
+
+def findings_of(config: pytest.Config) -> Findings:
+    """Return the findings of this process."""
+    from pytest_llmeval.models.findings import Findings
+
+    if _findings_key not in config.stash:
+        given: dict[str, object] | None = getattr(config, "workerinput", None)
+        known = _read(config) if given is None else _keys(given.get(_INPUT))
+        config.stash[_findings_key] = Findings(
+            known, keep=lambda key: _keep(config, [key]), folder=shared_folder(config)
+        )
+    return config.stash[_findings_key]
+
+
+def share_findings(config: pytest.Config, workerinput: dict[str, object]) -> None:
+    """Give a worker what the controller knows, before it starts."""
+    workerinput[_INPUT] = _read(config)
+
+
+def take_findings(config: pytest.Config, workeroutput: dict[str, Any]) -> None:
+    """Keep what a worker has found out."""
+    if found := _keys(workeroutput.get(_OUTPUT)):
+        _keep(config, found)
+
+
+def _keep(config: pytest.Config, new: Iterable[str]) -> None:
+    if is_worker(config):
+        config.workeroutput.setdefault(_OUTPUT, []).extend(new)  # type: ignore[attr-defined]
+        return
+    cache: pytest.Cache | None = getattr(config, "cache", None)  # None under -p no:cacheprovider
+    if cache is None:
+        return
+    known = _read(config)
+    kept = list(dict.fromkeys([*known, *new]))[-_MOST:]
+    if kept != known:
+        with warnings.catch_warnings():  # pytest itself warns of a cache that cannot be written
+            warnings.simplefilter("ignore")
+            cache.set(_CACHED, kept)
+
+
+def _read(config: pytest.Config) -> list[str]:
+    cache: pytest.Cache | None = getattr(config, "cache", None)
+    if cache is None:
+        return []
+    try:
+        return _keys(cache.get(_CACHED, None))
+    except RecursionError:  # the JSON of a damaged file may be nested deeply; of other damage pytest makes the default
+        return []
+
+
+def _keys(found: object) -> list[str]:
+    """Return the newest keys in what was read, or in what a worker sent; a damaged value has none."""
+    if not isinstance(found, list):
+        return []
+    return [key for key in found if isinstance(key, str) and _KEY.fullmatch(key)][-_MOST:]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.plugin.several_models import ModelPool
+from pytest_llmeval.plugin.models import ModelPool
 
 
 class Thing:

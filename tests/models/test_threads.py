@@ -154,7 +154,7 @@ def test_openmp_is_reported_to_wait_briefly_unless_the_user_told_it(variables: d
 def test_a_model_of_the_command_line_follows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without pytest-xdist: two threads were three times as slow as one on a busy machine with two cores."""
     from pytest_llmeval.models.registry import parse_model_spec
-    from pytest_llmeval.plugin.model_loading import load_configured
+    from pytest_llmeval.plugin.models import load_configured
     from pytest_llmeval.plugin.settings import Settings
     from pytest_llmeval.types import LoglikelihoodRequest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_llmeval.plugin.xdist_collected import Collected
+from pytest_llmeval.plugin.xdist_messages import Collected
 from pytest_llmeval.reporting.report.records import SuiteInfo
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.plugin import gathered as module
-from pytest_llmeval.plugin.gathered import Gathered
+from pytest_llmeval.plugin import session_records as module
+from pytest_llmeval.plugin.session_records import Gathered
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.text.node_ids import SampleNode
 

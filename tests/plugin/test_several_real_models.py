@@ -28,7 +28,7 @@ import gc
 import sys
 from pathlib import Path
 import pytest
-from pytest_llmeval.plugin import model_loading as loading
+from pytest_llmeval.plugin import models as loading
 
 load = loading.load_configured
 

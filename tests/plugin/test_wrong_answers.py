@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.plugin.settings import Settings
-from pytest_llmeval.plugin.wrong_answers import WrongAnswers, mark_html_row
+from pytest_llmeval.plugin.shown_samples import WrongAnswers, mark_html_row
 from pytest_llmeval.reporting.report.records import Record
 from tests.plugin.suites_for_tests import CAPITALS, CAPITALS_LIKELY, SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest

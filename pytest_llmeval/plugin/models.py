@@ -1,32 +1,39 @@
-"""What stands behind the fixtures ``llm_model`` and ``llm_device``: from options to a loaded model."""
+"""The models of a session: from options to loaded models, one after another if several are compared.
+
+The models that scorers ask (judges, an embedder) are checked and described here, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of_class, version_of_function
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
-from pytest_llmeval.models.base import Model, answers_in_background, answers_samples
+from pytest_llmeval.models.base import Model, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
-from pytest_llmeval.plugin.findings import findings_of
 from pytest_llmeval.plugin.process import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.settings import Settings, settings_key
-from pytest_llmeval.plugin.stash import stored_model_key
+from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.plugin.store import store_of
-from pytest_llmeval.plugin.xdist_messages import shared_folder, worker_slot
+from pytest_llmeval.plugin.xdist_messages import findings_of, shared_folder, worker_slot
+from pytest_llmeval.roles import ROLES, Role
+from pytest_llmeval.text.node_ids import model_nodes
+from pytest_llmeval.text.redaction import describe, redact
 from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
@@ -34,17 +41,24 @@ if TYPE_CHECKING:
     from pytest_llmeval.models.ray.model import ReplicatedModel
 
 __all__ = [
+    "ModelOrder",
+    "ModelPool",
     "check_abilities",
     "check_model_options",
     "check_replies",
+    "compared_models",
     "describe_models",
+    "described_judge",
     "device_for",
     "find_device",
     "is_overridden",
+    "judges_of",
     "load",
     "load_configured",
     "load_or_take",
     "make_importable",
+    "parametrize",
+    "provide",
 ]
 
 
@@ -56,7 +70,7 @@ _early_key = pytest.StashKey[dict[str, Model]]()
 _replicated_key: pytest.StashKey[ReplicatedModel] = pytest.StashKey()
 """The model whose replicas run now, where they run on Ray."""
 
-_OUR_FIXTURES = "pytest_llmeval.plugin.fixtures"
+_OUR_FIXTURES = "pytest_llmeval.plugin"
 
 
 def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_model") -> bool:
@@ -315,3 +329,196 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
         if (unknown := getattr(model, "unknown_setting", None)) is not None and (found := unknown(request)) is not None:
             setting, problem = found
             raise evaluation.suite.error(f"{spec.name}: {problem}", keys=("generate", setting))
+
+
+class ModelPool:
+    """Holds the model that was asked for last, and no other.
+
+    ``release`` is called when the held model has to make room, before the next is loaded: who else holds it lets go.
+    """
+
+    def __init__(self, *, release: Callable[[], None]) -> None:
+        self._release = release
+        self._held: tuple[Hashable, Model] | None = None
+        self._failed: dict[Hashable, str] = {}
+
+    def get(self, key: Hashable, load: Callable[[], Model]) -> Model:
+        """Return the model that ``key`` stands for: the one that is held, or what ``load`` returns.
+
+        Raises what ``load`` raises; asked again, ``ModelError`` with the same message: a second attempt would take as
+        long and fail again.
+        """
+        if self._held is not None and self._held[0] == key:
+            return self._held[1]
+        if key in self._failed:
+            raise ModelError(self._failed[key])
+        if self._held is not None:
+            self._held = None
+            self._release()
+        try:
+            model = load()
+        except Exception as error:
+            known = isinstance(error, LLMEvalError)
+            self._failed[key] = str(error) if known else f"the model could not be loaded: {describe(error)}"
+            raise
+        self._held = key, model
+        return model
+
+
+_pool_key = pytest.StashKey[ModelPool]()
+
+
+def compared_models(node: pytest.Collector | pytest.Item) -> Mapping[str, str]:
+    """Return the models that a suite's samples run on, or a hand-written test, with their names in node ids.
+
+    Empty where there is one model, or none.
+
+    A conftest.py that replaces ``llm_model`` has the last word for its folder, as with one model: its suites run once.
+    One that wraps it (its ``llm_model`` takes ``llm_model``) wraps each.
+    """
+    settings = node.config.stash[settings_key]
+    if len(settings.models) < 2 or is_overridden(node):
+        return {}
+    return model_nodes(settings.models)
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Run a hand-written test that takes ``llm_model`` on every model."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if any("llm_model" in _argument_names(mark) for mark in marks):
+        return
+    models = compared_models(metafunc.definition)
+    if models:
+        metafunc.parametrize("llm_model", list(models), ids=list(models.values()), indirect=True)
+
+
+def _argument_names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+class ModelOrder:
+    """Puts tests in the order of their models, so that each is loaded once.
+
+    Its wrapper is the outermost, since it is registered late: within one model the order is what all others made of it
+    (``--ff``, ``--nf``, plugins that shuffle).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._places = {model: place for place, model in enumerate(settings.models)}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Sort; tests without a model stay where they were among those of the first.
+
+        Also before the others look: ``--sw`` leaves out what comes before the last failure, in the order that ran.
+        """
+        for item in items:
+            callspec = getattr(item, "callspec", None)
+            model = None if callspec is None else callspec.params.get("llm_model")
+            if isinstance(model, str) and model in self._places:
+                item.stash[model_key] = model
+        self._sort(items)
+        result = yield
+        self._sort(items)
+        return result
+
+    def _sort(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._places.get(item.stash.get(model_key, ""), 0))
+
+
+def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
+    """Return the model that the requesting test is for. One that cannot be loaded fails its own tests alone."""
+    model = request.node.stash.get(model_key, None)
+    if model is None:
+        pytest.fail(
+            f"{request.node.name} requests llm_model at run time, which does not say for which of the models of "
+            "--llm-model: let the test take llm_model as an argument",
+            pytrace=False,
+        )
+    spec = settings.spec(model)
+    device = device_for(request, spec)
+    config = request.config
+    if _pool_key not in config.stash:
+        config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
+    try:
+        return config.stash[_pool_key].get((model, device), lambda: load_or_take(config, spec, device))
+    except LLMEvalError as error:
+        message = str(error)
+    # Not where the exception is handled: pytest would print that one too.
+    pytest.fail(message, pytrace=False)
+
+
+def _let_go(config: pytest.Config) -> None:
+    """Drop what keeps a model alive that is to make room: the batcher, and the traceback of the last failure."""
+    from pytest_llmeval.plugin.stash import batcher_key
+
+    if stored_model_key in config.stash:
+        del config.stash[stored_model_key]
+    batcher = config.stash.get(batcher_key, None)
+    if batcher is not None:
+        batcher.forget_model()
+    for name in ("last_exc", "last_value", "last_traceback", "last_type"):  # pytest sets them, for a debugger
+        sys.__dict__.pop(name, None)
+    if "torch" in sys.modules:
+        from pytest_llmeval.models.huggingface.device import release_memory
+
+        release_memory()
+
+
+_DECIDING = ("server", "version", "model", "build", "extra_body", "json")
+"""What is told of a model whose weights are not known and may decide its verdicts; the same in every process."""
+
+
+def judges_of(role: Role, given: object) -> tuple[object, ...]:
+    """Return the models that a fixture gives for a role: one, or of judges a list of several, a panel.
+
+    Raises ``ModelError`` for none, for too many, and for what cannot be asked.
+    """
+    models = tuple(given) if isinstance(given, list | tuple) else (given,)
+    method, most = ROLES[role].method, ROLES[role].most
+    if not 1 <= len(models) <= most:
+        expected = f"1 to {most}" if most > 1 else "one"
+        raise ModelError(f"the fixture llm_{role} gave a list of {len(models)} models, expected {expected}")
+    for model in models:
+        if not callable(getattr(model, method, None)):
+            found = "None" if model is None else f"a {type(model).__name__}"
+            raise ModelError(f"the fixture llm_{role} gave {found}, expected an object with the method {method}")
+    return models
+
+
+def described_judge(judge: object) -> tuple[str, str]:
+    """Return the judge in a few words, and a SHA-256 (hex) of what is known of it.
+
+    That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
+    fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
+    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all. Arguments
+    that the name hides are in neither, since a hash would give a short secret away.
+    """
+    found = identify(judge)
+    known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
+    if not found.fingerprint:
+        known += [{name: found.details[name] for name in _DECIDING if name in found.details}, _code_version(judge)]
+    if (source := found.details.get(SOURCE) or hash_of_sources(type(_innermost(judge)))) is not None:
+        known.append(source)
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
+    model = found.details.get("model") if "server" in found.details else None  # which its address does not say
+    own = None if str(model) in found.name else model
+    parts = (found.backend, own, found.revision, found.dtype, found.details.get("json"), digest[:8])
+    shown = [str(part) for part in parts if part is not None]
+    return f"{redact(found.name)} ({', '.join(shown)})", digest
+
+
+def _innermost(model: object) -> object:
+    """Return what answers, without what stands around it: a store, the user's name."""
+    while (inner := vars(model).get("_model") if hasattr(model, "__dict__") else None) is not None:
+        model = inner
+    return model
+
+
+def _code_version(judge: object) -> int:
+    """Return a checksum of the sources of a function or class that a user wrote."""
+    judge = _innermost(judge)
+    from pytest_llmeval.models.python.model import CallableModel  # with asyncio, which a suite without a judge spares
+
+    return version_of_function(judge.function) if isinstance(judge, CallableModel) else version_of_class(type(judge))

@@ -1,19 +1,141 @@
 """Every option, once: its name, what it means, and how its text becomes a value.
 
-Like ``settings.py``, this module is imported by every pytest run that has the plugin installed.
+A parser raises ``ValueError`` with what is expected, or with what was found and expected, or ``OptionError`` with the
+whole message. This module is imported by every pytest run that has the plugin installed: what few runs need is imported
+when its option is given.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal
 
-from pytest_llmeval.plugin import option_parsers as parsers
 from pytest_llmeval.reporting.writers.formats import folder_suffix, suffixes
 from pytest_llmeval.roles import ROLES
 
-__all__ = ["OPTIONS", "Option"]
+__all__ = ["OPTIONS", "Option", "SampleLimit", "Shard"]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLimit:
+    """The number of samples of each suite that run: ``count`` of them, the first or a random choice by ``seed``."""
+
+    count: int
+    first: bool = False
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"first:{self.count}" if self.first else f"{self.count}:seed={self.seed}" if self.seed else str(self.count)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``number`` of ``count`` parts of a session, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected some text")
+    return value
+
+
+def _model(value: str) -> str:
+    return _text(value).strip()
+
+
+def _imported(name: str) -> Callable[[str], Any]:
+    """Return what another module makes of the text, ``module:function``: imported when its option is given."""
+    return lambda value: resolve_name(f"pytest_llmeval.{name}")(_text(value))
+
+
+def _flag(value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return known[value.strip().lower()]
+    except KeyError:
+        raise ValueError("expected true or false") from None
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", value):
+        raise ValueError("expected cpu, cuda, cuda:N or mps")
+    return value
+
+
+def _positive(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) == 0:
+        raise ValueError("expected a whole number above 0")
+    return int(value)
+
+
+def _gpus(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,4}|0?\.[0-9]{1,4}", value):
+        raise ValueError("expected a whole number, or a part of one GPU, such as 0.5")
+    return float(value)
+
+
+def _address(value: str) -> str:
+    found = _text(value).strip()
+    if not re.fullmatch(r"local|auto|[^\s/:]+:[0-9]{1,5}|\[[0-9a-fA-F:]+\]:[0-9]{1,5}", found):
+        raise ValueError("expected local, auto or HOST:PORT")
+    return found
+
+
+def _limit(value: str) -> SampleLimit:
+    found = re.fullmatch(r"(first:)?([0-9]{1,9})|([0-9]{1,9}):seed=([0-9]{1,9})", value)
+    if found is None or int(found[2] or found[3]) == 0:
+        raise ValueError("expected N, N:seed=S or first:N, with N from 1 to 999,999,999")
+    return SampleLimit(int(found[2] or found[3]), first=found[1] is not None, seed=int(found[4] or 0))
+
+
+def _suite(value: str) -> str:
+    prefix, colon, names = value.strip().partition(":")
+    if prefix != "lm_eval" or not colon or not all(name.removeprefix("lm_eval:").strip() for name in names.split(",")):
+        raise ValueError("expected lm_eval:NAME, a task, group or tag of the installed lm_eval package")
+    return value.strip()
+
+
+def _path_or_none(value: str) -> Path | None:
+    """Return a path; ``none`` for no path, though the ini file or the environment gives one."""
+    return None if value == "none" else _path(value)
+
+
+def _path(value: str) -> Path:
+    return Path(_text(value))
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"expected {', '.join(names[:-1])} or {names[-1]}")
+        return value
+
+    return parse
+
+
+def _count(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value):
+        raise ValueError("expected a whole number, 0 or more")
+    return int(value)
+
+
+def _shard(value: str) -> Shard:
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", value.strip())
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError("expected I/N with I from 1 to N, such as 2/5")
+    return Shard(int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +157,7 @@ class Option:
     metavar: str = "VALUE"
     kind: Literal["text", "number", "flag", "list"] = "text"
     without_value: str | None = None
-    parse: Callable[[str], Any] = parsers.flag
+    parse: Callable[[str], Any] = _flag
     is_seen_from_ini: bool = False
 
     @property
@@ -57,52 +179,52 @@ OPTIONS: tuple[Option, ...] = (
         field="model_specs",
         kind="list",
         metavar="SPEC",
-        parse=parsers.model,
+        parse=_model,
         help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
         "http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, replay:FILE (replies from a file), "
         "python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     *(
-        Option(name=role.name, field="role_specs", kind="list", metavar="SPEC", parse=parsers.model, help=role.help)
+        Option(name=role.name, field="role_specs", kind="list", metavar="SPEC", parse=_model, help=role.help)
         for role in ROLES.values()
     ),
     Option(
         name="engine",
         metavar="HOW",
-        parse=parsers.one_of("auto", "tree", "plain"),
+        parse=_one_of("auto", "tree", "plain"),
         help="How log-likelihoods are computed: auto, tree (shared prefixes once) or plain (padded batches, the "
         "reference).",
     ),
     Option(
         name="revision",
         metavar="REV",
-        parse=parsers.text,
+        parse=_text,
         help="Branch, tag or commit of a model on the Hugging Face hub.",
     ),
     Option(
         name="device",
         metavar="DEVICE",
-        parse=parsers.device,
+        parse=_device,
         help="cpu, cuda, cuda:N or mps. Default: MPS on Apple silicon, then CUDA, then CPU.",
     ),
     Option(
         name="dtype",
         metavar="DTYPE",
-        parse=parsers.one_of("auto", "float32", "bfloat16", "float16"),
+        parse=_one_of("auto", "float32", "bfloat16", "float16"),
         help="auto (the checkpoint's own), float32, bfloat16 or float16. Default: float32 on CPU, else auto.",
     ),
     Option(
         name="batch_size",
         metavar="N",
         kind="number",
-        parse=parsers.positive,
+        parse=_positive,
         help="Requests in one forward pass, and samples computed ahead. Default: chosen by the number of tokens.",
     ),
     Option(
         name="ray",
         metavar="ADDRESS",
-        parse=parsers.address,
+        parse=_address,
         help="Let replicas (copies) of the model share the work on a Ray cluster: local (one that is started on this "
         "machine for the session), auto (one that runs here) or the address of its head. For checkpoints and "
         "python:MODULE:NAME.",
@@ -111,7 +233,7 @@ OPTIONS: tuple[Option, ...] = (
         name="replicas",
         metavar="N",
         kind="number",
-        parse=parsers.positive,
+        parse=_positive,
         help="How many replicas --llm-ray starts. Default: one for each GPU of the cluster; without GPUs one for each "
         "machine.",
     ),
@@ -119,14 +241,14 @@ OPTIONS: tuple[Option, ...] = (
         name="replica_cpus",
         metavar="N",
         kind="number",
-        parse=parsers.positive,
+        parse=_positive,
         help="CPUs, and so threads, of a replica. Default: 1 beside a GPU, else those of the machine, shared among its "
         "replicas.",
     ),
     Option(
         name="replica_gpus",
         metavar="N",
-        parse=parsers.gpus,
+        parse=_gpus,
         help="GPUs of a replica: a whole number, or a part of one, such as 0.5. Default: 1 where the cluster has GPUs.",
     ),
     Option(
@@ -144,7 +266,7 @@ OPTIONS: tuple[Option, ...] = (
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
-        parse=parsers.of("models.settings:parse_model_arg"),
+        parse=_imported("models.settings:parse_model_arg"),
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. How a server is asked: base_url=URL "
         "(several share the work), api_key_env=VARIABLE, dialect=NAME, tokenizer=ID, max_connections=N, "
@@ -155,7 +277,7 @@ OPTIONS: tuple[Option, ...] = (
         name="set",
         kind="list",
         metavar="'SUITE: KEY=VALUE'",
-        parse=parsers.of("suites.format.overrides:parse_override"),
+        parse=_imported("suites.format.overrides:parse_override"),
         help="Change a key of a suite for this run: 'mmlu: prompt.fewshot.count=5'; the suite '*' is every suite. "
         "Can be given several times.",
     ),
@@ -163,7 +285,7 @@ OPTIONS: tuple[Option, ...] = (
         name="suite",
         kind="list",
         metavar="lm_eval:NAME",
-        parse=parsers.suite,
+        parse=_suite,
         help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. Several with "
         "commas, or given several times.",
     ),
@@ -180,7 +302,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="limit",
         metavar="N",
-        parse=parsers.limit,
+        parse=_limit,
         help="Run N samples of each suite, a seeded random choice: the same ones each time, or others with N:seed=2 "
         "(first:N: the first N). A quick look, not a result.",
     ),
@@ -194,7 +316,7 @@ OPTIONS: tuple[Option, ...] = (
         name="show_wrong",
         metavar="N",
         kind="number",
-        parse=parsers.count,
+        parse=_count,
         help="Show the first N wrong answers of each suite at the end: question, reply, what was expected, and the "
         "probabilities of the options. Default: 5 with -vv, else 0.",
     ),
@@ -202,27 +324,27 @@ OPTIONS: tuple[Option, ...] = (
         name="report",
         kind="list",
         metavar="FILE",
-        parse=parsers.of("reporting.writers.report_paths:parse_target"),
+        parse=_imported("reporting.writers.report_paths:parse_target"),
         help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; in a folder, a "
         f"{folder_suffix()} file that is named after the model and the time. Can be given several times.",
     ),
     Option(
         name="report_prompts",
         metavar="HOW",
-        parse=parsers.one_of("none", "hash", "full"),
+        parse=_one_of("none", "hash", "full"),
         help="Prompts in the report: none, hash or full (the default).",
     ),
     Option(
         name="report_records",
         metavar="WHICH",
-        parse=parsers.one_of("all", "wrong", "none"),
+        parse=_one_of("all", "wrong", "none"),
         help="Samples whose texts (question, prompt, reply, answer) the report has: all (the default), wrong (the "
         "wrong and unscored ones) or none. It has the numbers of all.",
     ),
     Option(
         name="store",
         metavar="FOLDER",
-        parse=parsers.optional_path,
+        parse=_path_or_none,
         without_value=".llmeval",
         is_seen_from_ini=True,
         help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It holds "
@@ -236,7 +358,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="store_max_age",
         metavar="AGE",
-        parse=parsers.of("text.quantities:parse_age"),
+        parse=_imported("text.quantities:parse_age"),
         help="Reuse replies of the store that are no older: 12h, 7d. Without it those of any age, but none of a model "
         "that may have changed behind its name (a hosted one, Python code).",
     ),
@@ -245,7 +367,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         ini_field="project_gate",
         metavar="'SUITE: RULE'",
-        parse=parsers.of("suites.format.gates_spec:GivenGate.parse"),
+        parse=_imported("suites.format.gates_spec:GivenGate.parse"),
         help="Fail the run unless the rule holds: 'boolq: accuracy >= 0.6', 'mmlu: ci_low(category.law.accuracy) > "
         "0.5'; a rule alone is for every suite. Can be given several times. Gates of the ini file are added to these, "
         "and are decided on whole suites only.",
@@ -254,42 +376,42 @@ OPTIONS: tuple[Option, ...] = (
         name="baseline",
         ini_field="project_baseline",
         metavar="REPORT.json",
-        parse=parsers.path,
+        parse=_path,
         help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics.",
     ),
     Option(
         name="max_drop",
         kind="list",
         metavar="'METRIC=MARGIN'",
-        parse=parsers.of("gates.options:Margin.parse"),
+        parse=_imported("gates.options:Margin.parse"),
         help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
         "each suite's primary metric. Can be given several times.",
     ),
     Option(
         name="gate_mode",
         metavar="MODE",
-        parse=parsers.one_of("significant", "margin", "non-inferior"),
+        parse=_one_of("significant", "margin", "non-inferior"),
         help="When a drop fails: significant (the default: significant and beyond the margin), margin (beyond the "
         "margin), non-inferior (unless the interval excludes a drop beyond the margin).",
     ),
     Option(
         name="compare",
         metavar="WHAT",
-        parse=parsers.one_of("all", "common"),
+        parse=_one_of("all", "common"),
         help="Samples compared with the baseline: all (the default; a suite that has changed is refused) or common "
         "(those that have not changed).",
     ),
     Option(
         name="alpha",
         metavar="P",
-        parse=parsers.of("gates.options:parse_alpha"),
+        parse=_imported("gates.options:parse_alpha"),
         help="How often a session in which nothing got worse may fail against its baseline. Default: 0.05.",
     ),
     Option(
         name="allow_unscored",
         metavar="N",
         kind="number",
-        parse=parsers.count,
+        parse=_count,
         help="Let up to N samples of the session's suites be unscored without failing it or its gates.",
     ),
     Option(
@@ -301,7 +423,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="shard",
         metavar="I/N",
-        parse=parsers.shard,
+        parse=_shard,
         help="Run a stable part of the session, the I-th of N, for several machines; `llmeval merge` joins the "
         "reports.",
     ),

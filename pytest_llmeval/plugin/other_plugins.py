@@ -1,7 +1,10 @@
-"""``--lf`` in a folder with two colons in its name.
+"""Two places where samples do not fit what pytest or another plugin takes for granted of a test.
 
-pytest takes what stands before the first ``::`` of a node id that it remembers for the file. Of such a folder that is
-no file: it would skip the true one, and know none of its tests again.
+``--lf``, in a folder with two colons in its name: pytest takes the text before the first ``::`` of a node id that it
+remembers for the file. No such file exists: pytest would skip the true one, and know none of its tests again.
+
+pytest-timeout starts its timer before the fixtures of a test are set up. The first sample would be out of time while
+its model loads, and as pytest keeps what a session's fixture has raised, every other sample would fail with it.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.roles import MODEL_FIXTURES
 from pytest_llmeval.text.node_ids import split_file
 
-__all__ = ["is_misread", "register"]
+__all__ = ["LoadingTime", "is_misread", "rerun_misread"]
+
 
 _SKIPS = "lfplugin-collskip"
 """pytest's plugin that skips files in which nothing failed; it is there once a file was met in which something did."""
@@ -24,7 +29,7 @@ def is_misread(nodeid: str) -> bool:
     return "::" in split_file(nodeid)[0]
 
 
-def register(config: pytest.Config) -> None:
+def rerun_misread(config: pytest.Config) -> None:
     """Have such tests run again if they failed before; for a session with ``--lf``."""
     cache = getattr(config, "cache", None)  # None under -p no:cacheprovider
     known = {} if cache is None else cache.get("cache/lastfailed", {})
@@ -100,3 +105,40 @@ class _PutBack:
         if not self._held.items or config.get_verbosity() < 0:
             return None
         return f"run-last-failure: and {len(self._held.items)} in folders with '::' in their names"
+
+
+_FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))
+"""Fixtures that take long: the weights, and the import of torch. Also a project's own of these names."""
+
+
+class LoadingTime:
+    """Follows pytest-timeout by the hooks that it has for plugins, and starts its timer anew after a fixture of ours.
+
+    With ``timeout_func_only`` the timer starts after all fixtures, and there is nothing to do.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._hook = config.pluginmanager.hook
+        self._running: tuple[pytest.Item, object] | None = None
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: object) -> None:
+        """Remember the timer that is started; another plugin starts it."""
+        self._running = (item, settings)
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_cancel_timer(self) -> None:
+        self._running = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        """Stop the timer while a model loads, and give the test its full time after that."""
+        running = self._running
+        if fixturedef.argname not in _FIXTURES or running is None:
+            return (yield)
+        item, settings = running
+        self._hook.pytest_timeout_cancel_timer(item=item)
+        try:
+            return (yield)
+        finally:
+            self._hook.pytest_timeout_set_timer(item=item, settings=settings)

@@ -1,6 +1,7 @@
-"""Wrong answers where a user of pytest looks for them: in the terminal, the JUnit file and pytest-html's page.
+"""Samples where a user of pytest looks for them: in the terminal, the JUnit file and pytest-html's page.
 
-For pytest a wrong answer is a test that passed, so nothing of it is shown that is not shown here.
+For pytest a wrong answer is a test that passed: all that is shown of it is shown here. With ``-vv`` the terminal shows
+prompt and reply below each sample's line.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Group
 from pytest_llmeval.reporting.tables.samples import as_text
 from pytest_llmeval.reporting.terminal.summary import Terminal
-from pytest_llmeval.reporting.writers.text_report import sample_lines
+from pytest_llmeval.reporting.writers.text_report import bounded_lines, sample_lines
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 
-__all__ = ["WrongAnswers", "mark_html_row"]
+__all__ = [
+    "WrongAnswers",
+    "mark_html_row",
+    "shows_texts",
+    "write_texts",
+]
+
 
 _WHOLE = 5
 """Wrong answers of each suite that -vv shows in whole."""
@@ -161,3 +168,32 @@ def _described(record: Record, *, with_id: bool = False) -> str:
 
 def _quoted(text: str) -> str:
     return printable(repr(shortened(text, limit=_MAX_TEXT)))
+
+
+_MAX_RECORDS = 10
+"""Samples of one hand-written test."""
+
+
+def shows_texts(config: pytest.Config) -> bool:
+    """Tell whether pytest's own reporter lists tests with -vv; what another one (pytest-sugar) draws, we know nothing
+    of.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return type(reporter) is pytest.TerminalReporter and config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) > 1
+
+
+def write_texts(config: pytest.Config, records: Sequence[Record]) -> None:
+    """Write them below what pytest has written about their test."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    assert terminal is not None
+    for line in _lines(records):
+        terminal.write_line(without_commands(line))
+
+
+def _lines(records: Sequence[Record]) -> Iterator[str]:
+    for record in records[:_MAX_RECORDS]:
+        if len(records) > 1:
+            yield f"  sample {record.id}:"
+        yield from bounded_lines(record)
+    if len(records) > _MAX_RECORDS:
+        yield f"  … and {len(records) - _MAX_RECORDS:,} more samples of this test"
