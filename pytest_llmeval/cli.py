@@ -7,27 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pytest_llmeval.commands import (
-    compare,
-    convert,
-    export,
-    gate,
-    init,
-    merge,
-    plot,
-    presets,
-    schema,
-    show,
-    store,
-    view,
-)
+from pytest_llmeval.commands import export, gate, merge, plot, show, store, suites, view
 from pytest_llmeval.commands.output import say
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (show, view, plot, compare, gate, merge, export, store, init, presets, schema, convert)
+COMMANDS = (show, view, plot, gate, merge, export, store, suites)
+"""The modules that add sub-commands, in the order in which ``llmeval --help`` lists them."""
 
 _DISTRIBUTION = "pytest-llmeval-suites"
 _INTERRUPTED = 130
@@ -60,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for module in COMMANDS:
+        module.add_parsers(commands)
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))

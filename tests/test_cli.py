@@ -103,7 +103,7 @@ def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def interrupted(text: object, **_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_llmeval.commands.schema.write_out", interrupted)
+    monkeypatch.setattr("pytest_llmeval.commands.suites.write_out", interrupted)
     assert main(["schema"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -76,7 +76,9 @@ def test_what_docstrings_and_comments_name_exists(path: str) -> None:
     assert not [f"{path}:{line}: {name}" for line, name in mentioned(SOURCES[path]) if not exists(name)]
 
 
-@pytest.mark.parametrize("name", ["metrics/summary.py", "summary.py", "summary.expanded", "plugin.settings", "Sample.id"])
+@pytest.mark.parametrize(
+    "name", ["metrics/summary.py", "summary.py", "summary.expanded", "plugin.settings", "Sample.id"]
+)
 def test_names_that_exist(name: str) -> None:
     assert exists(name)
 

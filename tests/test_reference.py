@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -40,7 +41,10 @@ def test_everything_has_a_row_or_a_heading_of_its_own() -> None:
     assert not FILTERS.keys() - headings - rows
     assert not METRICS.keys() - rows
     assert {option.flag for option in OPTIONS} == {row.split()[0] for row in rows if row.startswith("--llm-")}
-    assert {f"llmeval {module.__name__.rpartition('.')[2]}" for module in COMMANDS} <= headings
+    commands = argparse.ArgumentParser().add_subparsers()
+    for module in COMMANDS:
+        module.add_parsers(commands)
+    assert {f"llmeval {name}" for name in commands.choices} <= headings
     for preset in all_presets():
         assert f"`{preset.name}`" in page or f"`{preset.name.removeprefix(preset.family)}`" in page
 

@@ -1,4 +1,5 @@
-"""The ``llmeval`` command, a module for each of its sub-commands.
+"""The sub-commands of ``llmeval``: a module for each, or for several that share what they do.
 
-``add_parser`` adds the command to argparse's sub-parsers, ``run`` returns its exit code and may raise ``LLMEvalError``.
+A module's ``add_parsers`` adds them to argparse's sub-parsers, each with the function that runs it: that one returns
+the exit code and may raise ``LLMEvalError``.
 """

@@ -13,10 +13,10 @@ from pytest_llmeval.commands.output import check_no_input, write_out
 from pytest_llmeval.errors import LLMEvalError, ReportError
 from pytest_llmeval.reporting.writers.formats import FORMATS, ReportFormat, export_formats
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     ours = [one for one in FORMATS if one.is_export]
     described = "; ".join(f"{one.name} is {one.description}" for one in ours)
     binary = ", ".join(one.name for one in ours if not one.is_text)
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         *("--to", "--format"), dest="to", type=_format, required=True, metavar="|".join(one.name for one in ours)
     )
     parser.add_argument("-o", "--output", type=Path, help=f"the file; without it, standard output (not for {binary})")
-    parser.set_defaults(run=run, wrong_call=parser.error)
+    parser.set_defaults(run=_export, wrong_call=parser.error)
 
 
 def _format(name: str) -> ReportFormat:
@@ -43,7 +43,7 @@ def _format(name: str) -> ReportFormat:
     return found
 
 
-def run(options: argparse.Namespace) -> int:
+def _export(options: argparse.Namespace) -> int:
     to: ReportFormat = options.to
     if options.output is None and not to.is_text:
         options.wrong_call(f"--to {to.name} needs a file: name one with --output")

@@ -1,4 +1,4 @@
-"""``llmeval gate``: gates on a saved report, nothing rerun. ``llmeval compare`` shares its options and its output.
+"""Gates on saved reports, nothing rerun: ``llmeval gate``, and ``llmeval compare`` of a report with a baseline.
 
 The options are those of pytest's gates under their short names.
 """
@@ -23,10 +23,95 @@ if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions
     from pytest_llmeval.reporting.report.report import GateResult, Report
 
-__all__ = ["add_baseline_options", "add_output_options", "add_parser", "conclude", "gate_options", "run"]
+__all__ = ["add_parsers"]
+
 
 _MODES = ("significant", "margin", "non-inferior")
-_OF_BASELINE = ("max_drop", "gate_mode", "compare", "alpha")
+_COMPARISON_OPTIONS = ("max_drop", "gate_mode", "compare", "alpha")
+_MAX_SHOWN = 60
+"""Characters of the suites' names in a message."""
+
+
+def add_parsers(commands: Any) -> None:
+    _add_compare(commands)
+    _add_gate(commands)
+
+
+def _add_compare(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="compare a report with a baseline, as the gate does",
+        description="Compare every suite of a report with the same suite of a baseline, sample by sample, as "
+        "pytest --llm-baseline does.",
+        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if the two cannot be compared, or if the report "
+        "has problems; 2 for a usage error.",
+    )
+    parser.add_argument("baseline", type=Path, help="the earlier report (.json)")
+    parser.add_argument("report", type=Path, help="the report that is judged (.json)")
+    _add_baseline_options(parser)
+    _add_output_options(parser)
+    parser.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    check_no_input(options.output, [options.baseline, options.report])
+    with without_collection():
+        baseline, report = read_verified(options.baseline), read_verified(options.report)
+        _tell_what_is_odd(options, baseline, report)
+        results = decide_saved(report, _gate_options(options, compares=True), baseline)
+    return _conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")
+
+
+def _tell_what_is_odd(options: argparse.Namespace, baseline: Report, report: Report) -> None:
+    """Say if there is a slip in the call that the results alone would not show."""
+    if options.baseline.resolve() == options.report.resolve():
+        say("compare", f"{options.report} is compared with itself: nothing in it can have changed")
+    before, now = ({suite.info.name: None for suite in one.suites} for one in (baseline, report))
+    if before and now and not before.keys() & now.keys():
+        texts = (", ".join(names) for names in (before, now))
+        first, second = (text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…" for text in texts)
+        say("compare", f"{options.baseline} ({first}) and {options.report} ({second}) have no suite in common")
+
+
+def _add_gate(commands: Any) -> None:
+    parser = commands.add_parser(
+        "gate",
+        help="decide gates on a saved report",
+        description="Decide gates on a saved report: those of --gate and --baseline; without either, those of its "
+        "own suites again. Nothing is run.",
+        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if none was decided, or if the report has "
+        "problems; 2 for a usage error.",
+    )
+    parser.add_argument("report", type=Path, help="a report (.json)")
+    _add_option(
+        parser,
+        "--gate",
+        action="append",
+        type=_parsed_by("suites.format.gates_spec:GivenGate.parse"),
+        metavar="'SUITE: RULE'",
+        help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
+        "can be repeated",
+    )
+    _add_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
+    _add_baseline_options(parser)
+    _add_output_options(parser)
+    parser.set_defaults(run=_gate, wrong_call=parser.error)
+
+
+def _gate(options: argparse.Namespace) -> int:
+    if options.baseline is None and (used := _used_baseline_options(options)):
+        options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
+    inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
+    check_no_input(options.output, inputs)
+    with without_collection():
+        report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
+        baseline = None if options.baseline is None else read_verified(options.baseline)
+        results = decide_saved(report, _gate_options(options, compares=baseline is not None), baseline)
+    nothing = (
+        "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
+        "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
+    )
+    return _conclude(report, results, options, nothing=nothing)
 
 
 class _OptionGroup(Protocol):
@@ -42,7 +127,7 @@ def _add_option(group: _OptionGroup, name: str, *, pytests: str | None = None, *
     group.add_argument(pytests or f"--llm-{name.removeprefix('--')}", **{**settings, "help": argparse.SUPPRESS})
 
 
-def add_baseline_options(parser: argparse.ArgumentParser) -> None:
+def _add_baseline_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a comparison with a baseline; each is None if it is not given."""
     group = parser.add_argument_group("comparison with the baseline")
     _add_option(
@@ -75,7 +160,7 @@ def add_baseline_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the options on what is tolerated, and on where the results go."""
     _add_option(
         parser,
@@ -97,11 +182,11 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
-    """Return the options of ``add_baseline_options`` that were given, as they are written."""
-    return [f"--{name.replace('_', '-')}" for name in _OF_BASELINE if getattr(options, name) is not None]
+    """Return the options of ``_add_baseline_options`` that were given, as they are written."""
+    return [f"--{name.replace('_', '-')}" for name in _COMPARISON_OPTIONS if getattr(options, name) is not None]
 
 
-def gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
+def _gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
     """Return what all of these options were given; ``compares`` with a baseline."""
     from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
@@ -143,48 +228,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "gate",
-        help="decide gates on a saved report",
-        description="Decide gates on a saved report: those of --gate and --baseline; without either, those of its "
-        "own suites again. Nothing is run.",
-        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if none was decided, or if the report has "
-        "problems; 2 for a usage error.",
-    )
-    parser.add_argument("report", type=Path, help="a report (.json)")
-    _add_option(
-        parser,
-        "--gate",
-        action="append",
-        type=_parsed_by("suites.format.gates_spec:GivenGate.parse"),
-        metavar="'SUITE: RULE'",
-        help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
-        "can be repeated",
-    )
-    _add_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
-    add_baseline_options(parser)
-    add_output_options(parser)
-    parser.set_defaults(run=run, wrong_call=parser.error)
-
-
-def run(options: argparse.Namespace) -> int:
-    if options.baseline is None and (used := _used_baseline_options(options)):
-        options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
-    inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
-    check_no_input(options.output, inputs)
-    with without_collection():
-        report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
-        baseline = None if options.baseline is None else read_verified(options.baseline)
-        results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
-    nothing = (
-        "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
-        "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
-    )
-    return conclude(report, results, options, nothing=nothing)
-
-
-def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
+def _conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
     """Write the results, in GitHub Actions also the job summary and annotations, and return the exit code.
 
     It is 1 if a gate failed, if the report is not that of a whole run (it has problems, or its run stopped early: no

@@ -9,10 +9,10 @@ from typing import Any
 from pytest_llmeval.commands.output import check_no_input, say
 from pytest_llmeval.errors import ReportError
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "merge",
         help="merge the reports of a run's shards",
@@ -29,10 +29,10 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="merge even if shards are missing, did not end well or lack a suite; the merged report says so",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_merge)
 
 
-def run(options: argparse.Namespace) -> int:
+def _merge(options: argparse.Namespace) -> int:
     from pytest_llmeval.reporting.report.merge import merge_reports
     from pytest_llmeval.reporting.storage.atomic_write import check_writable
     from pytest_llmeval.reporting.storage.report_file import read_report, write_report

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.figures.report_figure import PlannedFigure
     from pytest_llmeval.reporting.report.report import Report
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 _FORMATS = ("svg", "pdf", "png")
 _MAX_NAMED, _MAX_SUITES = 4, 20
@@ -26,7 +26,7 @@ _MAX_NAMED, _MAX_SUITES = 4, 20
 _ALL_METRICS = "all"
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "plot",
         help="draw figures of reports: SVG, PDF, PNG",
@@ -57,10 +57,10 @@ def add_parser(commands: Any) -> None:
         "--no-title", action="store_true", help="do not write the title above each figure: a paper has a caption"
     )
     parser.add_argument("--format", choices=_FORMATS, help="of the files in a folder (default: svg)")
-    parser.set_defaults(run=run, wrong_call=parser.error)
+    parser.set_defaults(run=_plot, wrong_call=parser.error)
 
 
-def run(options: argparse.Namespace) -> int:
+def _plot(options: argparse.Namespace) -> int:
     target = Path(options.output)
     is_file = not os.path.isdir(target) and target.suffix.lower().removeprefix(".") in _FORMATS
     if not is_file and target.suffix and not os.path.isdir(target) and not options.output.endswith(("/", os.sep)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.records import Record
     from pytest_llmeval.reporting.report.report import Report
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 _WHICH: dict[str, Callable[[Record], bool]] = {
     "wrong": lambda record: record.status == "wrong",
@@ -30,7 +30,7 @@ _WHICH: dict[str, Callable[[Record], bool]] = {
 }
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "show",
         help="print the summary of a report, or samples of it",
@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
         help="print how the samples' values of each metric are spread: mean, sd, min, p50, p95, max",
     )
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
-    parser.set_defaults(run=run, wrong_call=parser.error)
+    parser.set_defaults(run=_show, wrong_call=parser.error)
 
 
 def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
@@ -64,7 +64,7 @@ def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     from pytest_llmeval.reporting.report.report import check_known
     from pytest_llmeval.reporting.storage.report_file import read_report
 

@@ -17,7 +17,7 @@ from pytest_llmeval.text.quantities import Amount, parse_age, parse_size, size_t
 if TYPE_CHECKING:
     from pytest_llmeval.inference.store.upkeep import StoreEntry, Survey
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 _ACTIONS = {
     "show": "say how many replies of which model there are, how large and how old",
@@ -27,7 +27,7 @@ _ACTIONS = {
 }
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "store",
         help="show, check or clear the replies that --llm-store has kept",
@@ -44,7 +44,7 @@ def add_parser(commands: Any) -> None:
         )
         if name == "clear":
             _add_filters(action)
-        action.set_defaults(run=run, refuse=action.error)
+        action.set_defaults(run=_store, refuse=action.error)
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,7 @@ def _typed(parse: Callable[[str], Amount]) -> Callable[[str], Amount]:
     return typed
 
 
-def run(options: argparse.Namespace) -> int:
+def _store(options: argparse.Namespace) -> int:
     folder: Path = options.folder
     _check_is_store(folder)
     match options.action:

@@ -12,13 +12,13 @@ from pytest_llmeval.commands.output import check_no_input, say, say_raw
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable, without_commands
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
 
 _HEAD_BYTES = 4096
 _PAGE_SUFFIXES = (".html", ".htm")
 
 
-def add_parser(commands: Any) -> None:
+def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "view",
         help="look at a report in the browser: numbers, figures, and every sample",
@@ -30,10 +30,10 @@ def add_parser(commands: Any) -> None:
         "-o", "--output", type=Path, help="the file to write; without it, beside the report, with the suffix .html"
     )
     parser.add_argument("--no-open", action="store_true", help="write the file, and open no browser")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_view)
 
 
-def run(options: argparse.Namespace) -> int:
+def _view(options: argparse.Namespace) -> int:
     page: Path = options.report
     if _is_page(page):
         if options.output is not None:

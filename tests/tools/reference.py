@@ -343,8 +343,8 @@ def _commands() -> Iterator[str]:
     yield "What can be done without running a suite; `llmeval --version` prints the version. [More](reports.md)."
     parser = argparse.ArgumentParser()
     commands: Any = parser.add_subparsers()
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for module in COMMANDS:
+        module.add_parsers(commands)
     helps = {action.dest: action.help for action in commands._choices_actions}
     for name, own in commands.choices.items():
         yield from ("", f"### `llmeval {name}`", "", _text(_capitalized(own.description or helps[name] or "")))

@@ -1,35 +1,97 @@
-"""``llmeval presets``: the published benchmarks that suites can name."""
+"""Commands about suites: ``llmeval init`` (a first suite), ``presets``, ``schema`` and ``convert``."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
+import os
+import shlex
 import textwrap
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.commands.output import write_out
+from pytest_llmeval.commands.output import write_new, write_out
 from pytest_llmeval.errors import LLMEvalError
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parsers"]
+
+
+_FILES = {"first.yaml": "suites/first.yaml", "llmeval.yml": ".github/workflows/llmeval.yml"}
+"""The files of ``starter/``, and the paths that they are written to."""
+
+
+def add_parsers(commands: Any) -> None:
+    _add_init(commands)
+    _add_presets(commands)
+    _add_schema(commands)
+    _add_convert(commands)
+
+
+def _add_init(commands: Any) -> None:
+    parser = commands.add_parser(
+        "init",
+        help="write a first suite and a CI workflow",
+        description=f"Write {' and '.join(_FILES.values())}. An existing file is never overwritten.",
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="project folder; default: this one")
+    parser.set_defaults(run=_init)
+
+
+def _init(options: argparse.Namespace) -> int:
+    """Run the command and return its exit code. Raise ``LLMEvalError``, and then nothing was written."""
+    folder: Path = options.folder
+    starter = resources.files("pytest_llmeval.commands") / "starter"
+    texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in _FILES.items()}
+    for path in texts:
+        if os.path.lexists(path):
+            raise LLMEvalError(f"{path} exists already, and nothing was written; remove it, or name another folder")
+    _write_all(texts)
+    change = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    suites = "pytest suites --llm-model=demo"
+    write_out(
+        "".join(f"wrote {path}\n" for path in texts) + "\nNext:\n"
+        f"  {change}{suites}\n"
+        f"  {change}{suites} --llm-report suites/baseline.json    # what later runs are compared with; commit it\n"
+    )
+    return 0
+
+
+def _write_all(texts: dict[Path, str]) -> None:
+    """Write all files or none. Raise ``LLMEvalError``."""
+    made: list[Path] = []
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                made.append(path)
+                file.write(text)
+        except OSError as error:
+            for other in made:
+                with contextlib.suppress(OSError):
+                    other.unlink()
+            raise LLMEvalError(f"cannot write {path}: {error.strerror}; nothing was written") from None
+
 
 _MANY = 8
 """If a family has more variants than this, the list names the family only."""
 
 
-def add_parser(commands: Any) -> None:
+def _add_presets(commands: Any) -> None:
     parser = commands.add_parser("presets", help="list the published benchmarks that `preset:` knows, or show one")
     parser.add_argument("name", nargs="?", help="a preset, or the beginning of several names")
     parser.add_argument("--json", action="store_true", help="print JSON; for a named preset, with its defaults")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_presets)
 
 
-def run(options: argparse.Namespace) -> int:
-    write_out(_presets(options.name, as_json=options.json), is_json=options.json)
+def _presets(options: argparse.Namespace) -> int:
+    write_out(_listed_presets(options.name, as_json=options.json), is_json=options.json)
     return 0
 
 
-def _presets(name: str | None, *, as_json: bool) -> str:
+def _listed_presets(name: str | None, *, as_json: bool) -> str:
     from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset
 
     presets = list(all_presets())
@@ -109,3 +171,35 @@ def _described(preset: Any) -> str:
     Dumper.add_representer(str, text)
     defaults = yaml.dump(_applied(preset), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     return f"{head}\nuse:\n{textwrap.indent(use, '  ')}\ndefaults:\n{textwrap.indent(defaults, '  ')}"
+
+
+def _add_schema(commands: Any) -> None:
+    parser = commands.add_parser("schema", help="print the JSON Schema of a suite file, for editors")
+    parser.set_defaults(run=_schema)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from pytest_llmeval.suites.format.json_schema import json_schema
+
+    write_out(json.dumps(json_schema(), indent=2) + "\n", is_json=True)
+    return 0
+
+
+def _add_convert(commands: Any) -> None:
+    parser = commands.add_parser(
+        "convert",
+        help="write an lm-eval task file as a suite of our own format",
+        description="Write an lm-eval task file as a suite of our own format. Paths of data files are relative to the "
+        "folder of the suite file; with standard output, to the task file's folder: save the suite there.",
+    )
+    parser.add_argument("task", type=Path, help="lm-eval's task file (.yaml)")
+    parser.add_argument("-o", "--output", type=Path, help="the suite file; without it, standard output")
+    parser.set_defaults(run=_convert)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from pytest_llmeval.suites.lm_eval.load import convert
+
+    text = convert(options.task, None if options.output is None else options.output.parent)
+    write_new(text, options.output)
+    return 0
