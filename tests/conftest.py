@@ -186,6 +186,8 @@ def llm_pytester(
         monkeypatch.setattr("execnet.gateway_io.Popen2IOMaster", server.workers())
         monkeypatch.setattr(pytester, "popen", server.popen_of(pytester))
     monkeypatch.setattr(sys, "meta_path", [_LoadedOnce(), *sys.meta_path])
+    # Each session asks whether somebody froze objects; counting the hundreds of thousands of these tests takes 20 ms.
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: sys.maxsize)
     # Plugins of this environment that these sessions have no use for: a quarter of the time that each takes.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:anyio")
     return pytester

@@ -12,7 +12,7 @@ import base64
 import html
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -297,9 +297,12 @@ def _is_assigned_secret(found: re.Match[str]) -> bool:
 
 def redact(text: str, environ: Mapping[str, str] | None = None) -> str:
     """Return ``text`` without the environment's secrets, those that this process was told, and those of known forms."""
-    known = _of_environment(os.environ if environ is None else environ)
-    remembered = list(_REMEMBERED) if environ is None else []
-    return hide_forms(hide_values(text, [*known, *remembered]))
+    return hide_forms(hide_values(text, _known_secrets() if environ is None else _of_environment(environ)))
+
+
+def _known_secrets() -> list[str]:
+    """Return the secrets of the environment, and those that this process was told."""
+    return [*_of_environment(os.environ), *_REMEMBERED]
 
 
 def redact_inside(value: Any) -> Any:
@@ -307,18 +310,22 @@ def redact_inside(value: Any) -> Any:
 
     The lines of a list of texts are read as one text, for what stands on several of them.
     """
+    return _redacted_inside(value, _known_secrets())  # once: a traceback has hundreds of texts
+
+
+def _redacted_inside(value: Any, secrets: Sequence[str]) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return hide_forms(hide_values(value, secrets))
     if isinstance(value, list | tuple):
         if value and all(isinstance(one, str) for one in value) and isinstance(value, list):
-            return redact("\n".join(value)).split("\n")
-        parts = [redact_inside(one) for one in value]
+            return hide_forms(hide_values("\n".join(value), secrets)).split("\n")
+        parts = [_redacted_inside(one, secrets) for one in value]
         return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
-        return {key: redact_inside(one) for key, one in value.items()}
+        return {key: _redacted_inside(one, secrets) for key, one in value.items()}
     if hasattr(value, "__dict__") and not isinstance(value, type):
         for name, one in vars(value).items():
-            object.__setattr__(value, name, redact_inside(one))
+            object.__setattr__(value, name, _redacted_inside(one, secrets))
     return value
 
 
