@@ -52,6 +52,7 @@ _SECRET_WORD = re.compile(
 _SEVERAL_KEYS = re.compile(rf"(?:{_OF_KEYS})s?(?![a-z])")
 _SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_OF_PASSWORDS}")
 _SAYS_KEY = re.compile(rf"(?i)token|{_OF_KEYS}")
+_SAYS_LOGIN = re.compile(r"(?:(?:^|[^A-Za-z])(?i:auth)|[a-z]Auth|(?i:authorization|credentials?))$")
 _CLEAR_NAME = re.compile(
     rf"(?i)(?:.*[-_.])?[a-z0-9]{{0,20}}(?:{_OF_KEYS}|{_OF_PASSWORDS}|shared[-_]?access[-_]?signature|"
     r"(?:access|auth|bearer|refresh|session|security|api|bot|hf|hub|github|gitlab|slack|csrf|id)[-_]?token|"
@@ -93,6 +94,17 @@ _PLACEHOLDER = re.compile(
     r"secret|undefined|unused"
 )
 """The words that people write where a server wants some key."""
+_METHOD = (
+    r"always|anonymous|any|api|app|application|auto|automatic|azure|basic|bearer|browser|cert|certificate|cli|client|"
+    r"code|cognito|connect|cookie|credentials?|custom|default|device|digest|external|federated|firebase|form|github|"
+    r"gitlab|google|gssapi|guest|header|hmac|http|iam|identity|interactive|internal|kerberos|key|keycloak|ldaps?|local|"
+    r"managed|md|mfa|mtls|native|negotiate|never|no|none|ntlm|oauth|oidc|okta|openid|optional|passkey|passwordless|"
+    r"password|peer|plain|principal|private|proxy|public|pubkey|remote|required|saml|scram|secret|service|"
+    r"account|session|sha|signature|sigv|spnego|sso|ssh|ssl|strict|supabase|tls|token|trust|user|web|webauthn|workload|x"
+)
+_METHODS = re.compile(rf"(?i)(?:{_METHOD})(?:[-_/:, ]?(?:{_METHOD}|[0-9]{{1,3}}(?![0-9])))*")
+"""Ways of logging in, which a variable ``…_AUTH`` names where it holds no secret."""
+_HOST_OR_FILE = re.compile(r"(?:[\w/-]*\.[\w.-]+|localhost)(?::[0-9]{1,5})?")
 
 _REMEMBERED: set[str] = set()
 """State of the process, as its environment is: an exception becomes text where no session is known (in threads of
@@ -105,7 +117,8 @@ def is_secret_value(value: str, name: str = "") -> bool:
     """Return whether the value of a variable or argument ``name`` is a secret, to be hidden wherever it stands.
 
     Numbers, placeholders, paths, addresses and what has fewer than 6 characters are none. Words and names of things are
-    one only where ``name`` is that of a password, or that of a key and they have 8 characters.
+    one only where ``name`` is that of a password, or that of a key and they have 8 characters, or that of a login and
+    they are 8 characters that name no method of logging in, no host and no file.
     """
     text = value.strip()
     if len(text) < _SHORTEST or _PLACEHOLDER.fullmatch(text) or _NUMBER.fullmatch(text) or _is_path(text):
@@ -114,8 +127,16 @@ def is_secret_value(value: str, name: str = "") -> bool:
         return hide_forms(text) != text
     if _WORDS.fullmatch(text) is None and (is_secret_name(name) or len(text.split()) == 1):
         return True
-    is_word_of_key = len(text) >= _SHORTEST_WORD and _SAYS_KEY.search(name) is not None
-    return is_secret_name(name) and (is_word_of_key or _SAYS_PASSWORD.search(name) is not None)
+    is_login = _SAYS_LOGIN.search(name) is not None
+    says_key = _SAYS_KEY.search(name) is not None or (is_login and not _says_method(text))
+    return is_secret_name(name) and (
+        (says_key and len(text) >= _SHORTEST_WORD) or _SAYS_PASSWORD.search(name) is not None
+    )
+
+
+def _says_method(text: str) -> bool:
+    """Return whether a text says how, or where, somebody logs in, and not with what."""
+    return _METHODS.fullmatch(text) is not None or _HOST_OR_FILE.fullmatch(text) is not None
 
 
 def _is_path(text: str) -> bool:
@@ -139,6 +160,8 @@ def remember(value: str) -> None:
 
 _LIST = re.compile(r"[^\s,;\"'{}\[\]]+(?:[,;\s]+[^\s,;\"'{}\[\]]+)+[,;\s]*")
 """Several keys in one variable, of which a message shows one; JSON is none."""
+_LOGIN = re.compile(r"\s*[^\s:]+[:\s]\s*(\S+)\s*")
+"""``USER:PASSWORD``, or ``basic SECRET``, of which a message may show the second alone."""
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
@@ -146,6 +169,9 @@ def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
         value = environ.get(name, "")  # another thread may have taken it away, as pytest does with its own
         if is_secret_name(name) and is_secret_value(value, name):
             yield value.strip()
+            login = _LOGIN.fullmatch(value) if _SAYS_LOGIN.search(name) else None
+            if login is not None and is_secret_value(login[1], "password"):
+                yield login[1]
             if _LIST.fullmatch(value):
                 yield from (
                     one for one in re.split(r"[,;\s]+", value) if len(one) >= _LONG and is_secret_value(one, name)

@@ -247,6 +247,45 @@ def test_words_are_secrets_where_the_name_says_so() -> None:
         assert is_secret_value("accuracy", name) is is_one, name
 
 
+@pytest.mark.parametrize("name", ["AUTH", "MY_AUTH", "my-auth", "basicAuth", "AUTHORIZATION"])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("basic", None),
+        ("Negotiate", None),
+        ("kerberos", None),
+        ("oauth2-client-credentials", None),
+        ("scram-sha-256", None),
+        ("managed_identity", None),
+        ("service-account", None),
+        ("basic,digest", None),
+        ("login.example.com", None),
+        ("localhost:8080", None),
+        ("auth-users.json", None),
+        ("conf/users.htpasswd", None),
+        ("true", None),
+        ("disabled", None),
+        ("correcthorse", "correcthorse"),
+        ("correct-horse-battery", "correct-horse-battery"),
+        ("admin:swordfish", "swordfish"),
+        ("me:hunter2", "hunter2"),
+        ("Basic bWU6c3dvcmQ", "bWU6c3dvcmQ"),
+        ("bearer swordfish", "swordfish"),
+    ],
+)
+def test_a_login_is_a_secret_and_a_way_to_log_in_is_none(name: str, value: str, shown: str | None) -> None:
+    environ = {name: value}
+    if shown is None:
+        assert redact(f"a '{value}' b", environ) == f"a '{value}' b"
+    else:
+        assert redact(f"a '{value}' b, or '{shown}'", environ) == "a '***' b, or '***'"
+
+
+@pytest.mark.parametrize("name", ["AUTH_METHOD", "AUTHOR", "MY_AUTH_KIND", "OAUTHBRIDGE"])
+def test_what_is_only_about_logins_is_shown(name: str) -> None:
+    assert redact("by correcthorse", {name: "correcthorse"}) == "by correcthorse"
+
+
 def test_long_texts_take_no_time() -> None:
     """Texts that would be looked at again and again by expressions without bounds."""
     for part in (
