@@ -14,8 +14,16 @@ from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging import rag_verdicts as forms
 from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, JudgedScorer, JudgedSettings
 from pytest_llmeval.scorers.judging.prompts import question_of
-from pytest_llmeval.scorers.judging.rag_contexts import Found, Gathering, number_of, problem_of, shown_verdict
-from pytest_llmeval.scorers.judging.rag_formulas import average_precision, closeness_of, share
+from pytest_llmeval.scorers.judging.rag_verdicts import (
+    Found,
+    Gathering,
+    average_precision,
+    closeness_of,
+    number_of,
+    problem_of,
+    share,
+    shown_verdict,
+)
 from pytest_llmeval.scorers.judging.verdicts import AskingVerdict, Verdict, no_verdict, verdict
 from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.references import no_column, quote
