@@ -18,9 +18,8 @@ from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
 from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
-from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
-from pytest_llmeval.scorers.judging.people import human_value, people_metrics, with_people
 from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
+from pytest_llmeval.scorers.judging.raters import human_value, panel, panel_metrics, people_metrics, with_people
 from pytest_llmeval.scoring.base import AS_THEY_APPLY, PreparedSample, SettingsError, score_without_judge
 from pytest_llmeval.scoring.epochs import deciding_epoch
 from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD, definition, metric_limits, split_name

@@ -17,7 +17,7 @@ from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
-from pytest_llmeval.scorers.judging.panel import panel
+from pytest_llmeval.scorers.judging.raters import panel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.properties import examples
 from tests.scoring.helpers import a_sample

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.base import JudgeSteps
-from pytest_llmeval.scorers.judging.panel import panel, panel_metrics
+from pytest_llmeval.scorers.judging.raters import panel, panel_metrics
 from pytest_llmeval.scoring.base import score_without_judge
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Score
 from tests.properties import examples
