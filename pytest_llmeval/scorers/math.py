@@ -21,8 +21,7 @@ from pytest_llmeval.scorers.mathematics.answers import (
     for_math_verify,
     same_text,
 )
-from pytest_llmeval.scorers.mathematics.hendrycks import equal_texts, normal_form, published_box
-from pytest_llmeval.scorers.mathematics.minerva import normalized_answer
+from pytest_llmeval.scorers.mathematics.lm_eval import equal_texts, normal_form, normalized_answer, published_box
 from pytest_llmeval.scorers.mathematics.plain import same_time, same_words
 from pytest_llmeval.scorers.mathematics.quantities import are_equal, in_one_base, quantity, undressed
 from pytest_llmeval.scorers.mathematics.units import split_unit

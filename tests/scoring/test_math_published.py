@@ -13,8 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.scorers.math import MathScorer, MathSettings
-from pytest_llmeval.scorers.mathematics.hendrycks import equal_texts, published_box
-from pytest_llmeval.scorers.mathematics.minerva import announced_answer, normalized_answer
+from pytest_llmeval.scorers.mathematics.lm_eval import announced_answer, equal_texts, normalized_answer, published_box
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_reply
 from tests.scoring.lm_eval_math import HENDRYCKS, MINERVA

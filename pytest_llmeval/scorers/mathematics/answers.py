@@ -27,7 +27,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scorers.mathematics.minerva import announced_answer
+from pytest_llmeval.scorers.mathematics.lm_eval import announced_answer
 from pytest_llmeval.scorers.mathematics.quantities import (
     NO_DECIMALS,
     is_multiple,
