@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pytest_llmeval.scorers.math import MathSettings
-from pytest_llmeval.scorers.mathematics.quantities import are_close, quantity
-from pytest_llmeval.scorers.mathematics.units import split_unit, unit_of
+from pytest_llmeval.scorers.mathematics.quantities import are_close, quantity, split_unit, unit_of
 from tests.properties import examples
 from tests.scoring.helpers import judge_reply
 

@@ -33,10 +33,10 @@ from pytest_llmeval.scorers.mathematics.quantities import (
     is_multiple,
     measured,
     quantity,
+    split_unit,
     undressed,
     without_about,
 )
-from pytest_llmeval.scorers.mathematics.units import split_unit
 from pytest_llmeval.scorers.reading.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scorers.reading.numerals import final_number, leading_number
 from pytest_llmeval.scorers.reading.wordings import denied_before
