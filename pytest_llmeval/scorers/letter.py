@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer, reply_request
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.references import quote, right_choices, several_or_one

@@ -24,7 +24,7 @@ from pytest_llmeval.scorers.mathematics.answers import (
 )
 from pytest_llmeval.scorers.mathematics.lm_eval import equal_texts, normal_form, normalized_answer, published_box
 from pytest_llmeval.scorers.mathematics.quantities import are_equal, in_one_base, quantity, split_unit, undressed
-from pytest_llmeval.scorers.reading.boxes import MAX_ANSWER, last_box
+from pytest_llmeval.scorers.reading.stated import MAX_ANSWER, last_box
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SettingsScorer
 from pytest_llmeval.scoring.bounded_process import BoundedProcess, Bounds, ProcessError
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers.letter import LetterScorer, LetterSettings, first_upper, option_labels
-from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.scorers.reading.stated_label import stated_label
+from pytest_llmeval.scorers.reading.stated import stated_label
 
 OPTIONS = ["Roma", "Oslo", "Bern"]
 REPLIES: dict[str, list[tuple[str, str | None]]] = {

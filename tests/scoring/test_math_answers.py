@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.scorers.mathematics.answers import Answer, Extract, find_answer, for_math_verify, same_text
-from pytest_llmeval.scorers.reading.boxes import last_box
+from pytest_llmeval.scorers.reading.stated import last_box
 
 ALL: tuple[Extract, ...] = ("boxed", "answer", "math", "number")
 

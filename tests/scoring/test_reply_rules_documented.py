@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytest_llmeval.scorers.letter import first_upper
-from pytest_llmeval.scorers.reading.stated_label import stated_label
+from pytest_llmeval.scorers.reading.stated import stated_label
 from pytest_llmeval.scorers.yes_no import prefix_answer, stated_yes_or_no
 from tests.support import REPOSITORY
 

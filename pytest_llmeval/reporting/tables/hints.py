@@ -20,7 +20,7 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scorers.letter import option_labels
-from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 

@@ -37,8 +37,8 @@ from pytest_llmeval.scorers.mathematics.quantities import (
     undressed,
     without_about,
 )
-from pytest_llmeval.scorers.reading.boxes import MAX_ANSWER, last_box
 from pytest_llmeval.scorers.reading.numerals import final_number, leading_number
+from pytest_llmeval.scorers.reading.stated import MAX_ANSWER, last_box
 from pytest_llmeval.scorers.reading.wordings import denied_before
 
 __all__ = ["MAX_REPLY", "Answer", "Extract", "find_answer", "for_math_verify", "same_text"]
