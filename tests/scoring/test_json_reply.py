@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval.scorers import json as json_scorer
 from pytest_llmeval.scorers.json import JsonScorer, JsonSettings, NotJSONError, parse_json, same_json
-from pytest_llmeval.scorers.reading import json_schemas
 from pytest_llmeval.scoring.base import SettingsError
 from pytest_llmeval.types import JSON, GenerateResponse, Score
 from tests.scoring.helpers import a_sample, judge_reply
@@ -205,7 +205,7 @@ def test_a_comparison_that_takes_too_long_leaves_the_sample_unscored(
     schema: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply of a million characters has so many entries that each of them has to be quick."""
-    monkeypatch.setattr(json_schemas, "_MAX_S", -1.0)
+    monkeypatch.setattr(json_scorer, "_MAX_S", -1.0)
     scorer = JsonScorer(JsonSettings(schema=schema))
     score = scorer.score(scorer.present(a_sample()), [GenerateResponse(text='[{"a": 1}]')])
     assert score.status == "unscored"

@@ -17,8 +17,15 @@ from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, GenerateRequest, Role, Sample
 
 __all__ = [
-    *("MAX_REPLY", "NAMES_IN_SCHEMA", "REASON", "JudgedScorer", "JudgedSettings", "check_metric_names", "checked_keys"),
-    *("object_schema", "reason_in"),
+    "MAX_REPLY",
+    "NAMES_IN_SCHEMA",
+    "REASON",
+    "JudgedScorer",
+    "JudgedSettings",
+    "check_metric_names",
+    "checked_keys",
+    "object_schema",
+    "reason_in",
 ]
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -1,6 +1,6 @@
-"""What a judge is asked about retrieval-augmented answers: instructions, the form of the verdict, and its reading.
+"""Verdicts on retrieval-augmented answers: what a judge is asked, and the metrics that follow from its answers.
 
-``PROMPT_VERSION`` is raised when one of these is worded anew.
+``PROMPT_VERSION`` is raised when an instruction or a form is worded anew.
 """
 
 from __future__ import annotations
@@ -222,9 +222,6 @@ ATTRIBUTED_SENTENCES = Form(
     _sentences,
 )
 """The task that reads a question, a context and an answer."""
-
-
-T = TypeVar("T")
 
 
 Gathering: TypeAlias = Generator[Ask, Sequence[Response | Failed], T]

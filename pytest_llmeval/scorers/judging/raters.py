@@ -1,4 +1,9 @@
-"""TODO"""
+"""Raters beside a suite's own scorer: panels of several judges, and people.
+
+A panel's judges each judge every reply, and their scores become one. What people said (the column that a suite names
+with ``human``) shows how far a judge can be trusted: they rate the suite's first metric, as right or wrong, as which of
+two replies is better, or by a number.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""TODO"""
+r"""Answers as lm-eval's tasks find, normalise and compare them.
+
+``minerva_math`` (after Lewkowycz et al., 2022, appendix D) and ``hendrycks_math`` (after Hendrycks et al., 2021, MATH).
+The published code is followed, oddities and all, so that its numbers come out: ``1/2`` is ``\frac{1}{2}`` and 0.5 too,
+but 1/4 is not 0.25.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""Answers that are one rational number, with what a person writes around it; they are compared exactly.
+r"""Answers that are one rational number, with what a person writes around it; they are compared exactly.
 
 ``0.75``, ``\frac{3}{4}``, ``7.5\times10^{-1}``, ``x = 0.75``, ``75\%``, ``\approx 0.75 \text{ cm}``, ``0.75 dollars``.
+
+A unit of measurement (``cm``, ``m s^{-2}``, ``square feet``) is a factor and powers of a few base units, so that 5 kJ
+are 5000 J and not 5 J. A name of several units (pounds, degrees, C) is any of them. Words that are no units of
+measurement (18 apples) say nothing that could be compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a person who reads a reply finds its answer: a label or a word, by the rules of ``letter`` and ``yes_no``.
+r"""Finds the answer that a reply states, as a person reads it: a label, a word, or what stands in ``\boxed{}``.
 
 The first of four places that holds an answer decides:
 
@@ -8,11 +8,23 @@ The first of four places that holds an answer decides:
 3. the start of the reply;
 4. anywhere after that mark, or in all of a reply without one, where it stands as a word of its own.
 
-Where a place holds several different answers, one that it says to be right counts, or one that it begins with and sets
-apart; else the reply has none, since it is not clear which is meant. White space,
-quotes, brackets and Markdown around an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the
-reply: there a base model goes on with a question of its own. Every search takes time
-in proportion to the text.
+If a place holds several different answers, one that it says to be right counts, or one that it begins with and sets
+apart; else the reply has none, since it is not clear which is meant. White space, quotes, brackets and Markdown around
+an answer do not matter. A line that begins with ``Question:`` or ``Q:`` ends the reply: there a base model goes on with
+a question of its own. Every search takes time in proportion to the text.
+
+A label counts if it stands as a word of its own, in the case in which the options are labelled. In the other case it
+counts too if that is clear: in brackets or quotes, or if nothing but a stop, a comma or a colon follows it at the
+start. It does not count
+
+- as a word or a number before a word: ``A dog``, ``I think``, ``2 days`` (but ``A is right``, and ``B countryside``);
+- inside the text of an option: ``Vitamin C`` is an option's text, and no C;
+- where it is denied, in one of the ten languages of ``wordings.py``: ``not B``, ``B is wrong``, ``B) Paris ist falsch``
+  (but not by the option's own text, nor by what is said of another option);
+- as a piece of something longer: ``U.S.``, ``R&B``, ``C++``, ``B-flat``, ``x = B``.
+
+A reply that lists the options over again does not begin with its answer. One that begins with a label and names another
+has an answer if it says of one that it is right, or sets the first one apart.
 """
 
 from __future__ import annotations
