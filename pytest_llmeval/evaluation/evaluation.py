@@ -17,8 +17,7 @@ from typing import Any, get_args
 from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
 from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import JudgeSteps
-from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
-from pytest_llmeval.scorers.judging.prompts import PROMPT_VERSION
+from pytest_llmeval.scorers.judging.judged_scorer import PROMPT_VERSION, JudgedSettings
 from pytest_llmeval.scorers.judging.raters import human_value, panel, panel_metrics, people_metrics, with_people
 from pytest_llmeval.scoring.base import AS_THEY_APPLY, PreparedSample, SettingsError, score_without_judge
 from pytest_llmeval.scoring.epochs import deciding_epoch

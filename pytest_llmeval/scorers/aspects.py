@@ -17,12 +17,13 @@ from pytest_llmeval.scorers.judging.judged_scorer import (
     MAX_REPLY,
     NAMES_IN_SCHEMA,
     REASON,
+    PromptedScorer,
+    PromptedSettings,
     check_metric_names,
     checked_keys,
     object_schema,
     reason_in,
 )
-from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.references import column, quote

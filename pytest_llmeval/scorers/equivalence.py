@@ -10,8 +10,15 @@ from pydantic import Field
 
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.exact import Normalization, normalized
-from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
-from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
+from pytest_llmeval.scorers.judging.judged_scorer import (
+    MAX_REPLY,
+    REASON,
+    PromptedScorer,
+    PromptedSettings,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
 from pytest_llmeval.scorers.math import MathScorer, MathSettings
 from pytest_llmeval.scoring.base import PreparedSample

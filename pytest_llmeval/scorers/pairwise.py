@@ -11,8 +11,15 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.models.base import JudgeSteps
-from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, REASON, checked_keys, object_schema, reason_in
-from pytest_llmeval.scorers.judging.own_prompt import PromptedScorer, PromptedSettings
+from pytest_llmeval.scorers.judging.judged_scorer import (
+    MAX_REPLY,
+    REASON,
+    PromptedScorer,
+    PromptedSettings,
+    checked_keys,
+    object_schema,
+    reason_in,
+)
 from pytest_llmeval.scorers.judging.verdicts import no_verdict, verdict
 from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD

@@ -12,8 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from pytest_llmeval.data.spec import FROM_LIST, each_once, refuse_here
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging import rag_verdicts as forms
-from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, JudgedScorer, JudgedSettings
-from pytest_llmeval.scorers.judging.prompts import question_of
+from pytest_llmeval.scorers.judging.judged_scorer import MAX_REPLY, JudgedScorer, JudgedSettings, question_of
 from pytest_llmeval.scorers.judging.rag_verdicts import (
     Found,
     Gathering,

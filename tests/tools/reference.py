@@ -22,7 +22,7 @@ from pytest_llmeval.cli import COMMANDS
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.plugin.settings import OPTIONS, Option, Settings
 from pytest_llmeval.scorers import SCORERS
-from pytest_llmeval.scorers.judging.own_prompt import OwnPrompt
+from pytest_llmeval.scorers.judging.judged_scorer import OwnPrompt
 from pytest_llmeval.scorers.pairwise import AgainstBaseline
 from pytest_llmeval.scorers.rubric import Criterion
 from pytest_llmeval.scorers.several import PartSettings

@@ -12,8 +12,7 @@ from typing import Generic, Self, TypeAlias, TypeVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.base import Failed
-from pytest_llmeval.scorers.judging.judged_scorer import REASON, checked_keys, object_schema, reason_in
-from pytest_llmeval.scorers.judging.prompts import TEXT
+from pytest_llmeval.scorers.judging.judged_scorer import REASON, TEXT, checked_keys, object_schema, reason_in
 from pytest_llmeval.scorers.judging.verdicts import Verdict
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.types import JSON, Ask, EmbeddingRequest, EmbeddingResponse, Response

@@ -15,7 +15,7 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scorers.aspects import AspectsSettings
 from pytest_llmeval.scorers.equivalence import EquivalenceSettings
-from pytest_llmeval.scorers.judging.own_prompt import OwnPrompt
+from pytest_llmeval.scorers.judging.judged_scorer import OwnPrompt
 from pytest_llmeval.scorers.pairwise import PairwiseSettings
 from pytest_llmeval.scorers.rubric import RubricSettings
 from pytest_llmeval.suites.format.json_schema import json_schema
