@@ -10,11 +10,17 @@ from typing import Annotated, Literal, Self, TypeAlias
 import regex
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from pytest_llmeval.data.judgements import Judgements, Qrels, read_judgements, relevance_judgements
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.json import parse_json
-from pytest_llmeval.scorers.reading.rankings import MEASURES, JudgedRanking
+from pytest_llmeval.scorers.reading.rankings import (
+    MEASURES,
+    JudgedRanking,
+    Judgements,
+    Qrels,
+    read_judgements,
+    relevance_judgements,
+)
 from pytest_llmeval.scoring.base import FileReader, PreparedSample, ScorerSettings, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import no_column, quote

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.data.judgements import read_judgements
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.scorers.reading.rankings import read_judgements
 
 KNOWN = {"q1": {"d1": 2, "d 9": 0}, "q2": {"d1": -1}}
 PLAIN = {"q1": {"d1": 2, "d9": 0}, "q2": {"d1": -1}}
