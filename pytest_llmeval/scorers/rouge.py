@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, TooLongError
-from pytest_llmeval.scorers.texts.scripts import rouge_warning
+from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, TooLongError, rouge_warning
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Sample
 
