@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once, refuse_here
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings, bleu_warning
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, ReferenceSettings, bleu_warning
 from pytest_llmeval.scoring.metrics.corpus_formulas import (
     SMOOTHINGS,
     bleu,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, ReferenceSettings
 from pytest_llmeval.scoring.metrics.corpus_formulas import (
     CHRF_NAMES,
     chrf_beta,

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, ReferenceSettings
 
 __all__ = ["MeteorScorer", "MeteorSettings"]
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, ReferenceSettings, TooLongError
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, ReferenceSettings, TooLongError
 from pytest_llmeval.scoring.metrics.corpus_formulas import (
     TER_NEEDS,
     ter_of,

@@ -14,7 +14,7 @@ from pytest_llmeval.evaluation import pipeline
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scorers import math as mathematics
 from pytest_llmeval.scorers.number import NumberScorer
-from pytest_llmeval.scorers.texts import reference_scorer
+from pytest_llmeval.scorers.reading import reference_texts as reference_scorer
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.suites.prompts import render_prompt

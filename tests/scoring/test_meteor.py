@@ -14,7 +14,7 @@ from nltk.stem.porter import PorterStemmer
 
 from pytest_llmeval.evaluation.pipeline import make_scorer
 from pytest_llmeval.scorers.meteor import MeteorSettings
-from pytest_llmeval.scorers.texts import reference_scorer
+from pytest_llmeval.scorers.reading import reference_texts as reference_scorer
 from pytest_llmeval.scoring.metrics.summary import summarize
 from tests.scoring.helpers import judge_reply
 

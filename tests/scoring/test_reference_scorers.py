@@ -18,10 +18,10 @@ from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scorers.bleu import BleuSettings
 from pytest_llmeval.scorers.chrf import ChrfSettings
 from pytest_llmeval.scorers.meteor import MeteorSettings
+from pytest_llmeval.scorers.reading import reference_texts as reference_scorer
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer
 from pytest_llmeval.scorers.rouge import RougeSettings
 from pytest_llmeval.scorers.ter import TerSettings
-from pytest_llmeval.scorers.texts import reference_scorer
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer
 from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known
 from pytest_llmeval.scoring.metrics.summary import summarize

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pytest_llmeval.scorers import ONE_SCORER
-from pytest_llmeval.scorers.texts.reference_scorer import LibraryScorer, TooLongError
+from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, TooLongError
 
 _SCORERS: dict[str, LibraryScorer[Any]] = {}
 

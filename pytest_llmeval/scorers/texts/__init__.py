@@ -1,1 +1,0 @@
-"""Comparing a reply with reference texts."""
