@@ -14,8 +14,7 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 from jinja2.runtime import Context
 
 from pytest_llmeval.errors import RefusedError
-from pytest_llmeval.templates.sandbox import MAX_OUTPUT, Sandbox, too_much_text
-from pytest_llmeval.templates.text_filters import VALUE_FILTERS
+from pytest_llmeval.templates.sandbox import MAX_OUTPUT, VALUE_FILTERS, Sandbox, too_much_text
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, Message
 
