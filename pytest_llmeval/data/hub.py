@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import DISTRIBUTION, Source
-from pytest_llmeval.data.parquet import rows_of_batch
-from pytest_llmeval.data.rows import Row
+from pytest_llmeval.data.rows import Row, rows_of_batch
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.text.wording import expected_one_of, quoted
 
