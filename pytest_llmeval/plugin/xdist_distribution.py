@@ -113,7 +113,7 @@ class WorkDistribution:
 
         Made on first use, removed at the end.
         """
-        from pytest_llmeval.data.temporary_files import temporary_folder
+        from pytest_llmeval.data.files import temporary_folder
 
         stack = ExitStack()
         self._config.add_cleanup(stack.close)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.data.temporary_files import temporary_file, temporary_folder
+from pytest_llmeval.data.files import temporary_file, temporary_folder
 from tests.support import REPOSITORY, clean_environment
 
 _USES_A_FOLDER = """\
 import sys
-from pytest_llmeval.data.temporary_files import temporary_folder
+from pytest_llmeval.data.files import temporary_folder
 
 with temporary_folder(prefix="llmeval-") as folder:
     folder.joinpath("slot").touch()

@@ -21,7 +21,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pytest_llmeval.data.temporary_files import temporary_file
+from pytest_llmeval.data.files import temporary_file
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.inference.store.lines import Head, Line, Reply, StoredRequest, decode_line, encode_line, read_head
 from pytest_llmeval.types import StoreFlaws

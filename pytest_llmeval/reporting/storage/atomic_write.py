@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from pytest_llmeval.data.temporary_files import temporary_file
+from pytest_llmeval.data.files import temporary_file
 from pytest_llmeval.errors import ReportError
 
 __all__ = ["atomic_path", "atomic_write", "check_writable"]
