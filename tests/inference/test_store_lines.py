@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.inference.request_kinds import kind_of
+from pytest_llmeval.inference.dispatch import kind_of
 from pytest_llmeval.inference.store.lines import (
     AUDIT,
     Line,

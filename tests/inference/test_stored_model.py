@@ -14,8 +14,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import request_kinds
-from pytest_llmeval.inference.dispatch import ask, received
-from pytest_llmeval.inference.request_kinds import RequestKind
+from pytest_llmeval.inference.dispatch import RequestKind, ask, received
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.model import StoredModel, with_store
 from pytest_llmeval.models.base import Backend

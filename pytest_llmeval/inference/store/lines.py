@@ -17,7 +17,7 @@ from importlib import metadata
 from typing import Any, NamedTuple, TypeAlias
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.inference.request_kinds import kind_named, kind_of
+from pytest_llmeval.inference.dispatch import kind_named, kind_of
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import JSON, EngineUse, GenerateRequest, Message, ModelIdentity, Request, Response, as_builtin
 
