@@ -1,4 +1,9 @@
-"""Opens the files of a suite, compressed or not, and says what is wrong with those that cannot be read."""
+"""Opens the files of a suite, compressed or not, and makes temporary ones that do not outlive a killed process.
+
+Errors say what is wrong with a file that cannot be read. A process holds a lock on each temporary file that it uses,
+which the system gives up with the process, however that ends; the next process removes those that are not locked. A
+system without such locks (Windows) does not tell which are abandoned, and they stay.
+"""
 
 from __future__ import annotations
 

@@ -6,15 +6,13 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, fields, replace
+from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
-from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
+from pytest_llmeval.evaluation.fingerprints import fingerprint_parts, length_of, sample_fingerprint
 from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import PROMPT_VERSION, JudgedSettings
@@ -30,12 +28,11 @@ from pytest_llmeval.suites.loading.suite import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.templates.templates import TemplateError
 from pytest_llmeval.text.characters import unusable_character
-from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags, split_reasoning
+from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
 from pytest_llmeval.text.traces import MOST_CHARACTERS, bounded_steps
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import (
     JSON,
-    SPECIAL_SAMPLING,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -259,8 +256,8 @@ class Evaluation:
         samples = {}
         for sample in self.suite.samples:
             question = self.question(sample)
-            samples[sample.id] = _sample_fingerprint(scorer, question)
-            self.lengths[sample.id] = _length(question.requests)
+            samples[sample.id] = sample_fingerprint(scorer, question)
+            self.lengths[sample.id] = length_of(question.requests)
             if self._memory.has_room_for(question):
                 self._questions[sample.id] = question
         parts = sorted((sample.id, samples[sample.id], sample.category or "") for sample in self.suite.samples)
@@ -402,17 +399,6 @@ def deciding_reply(score: Score, responses: Sequence[Response]) -> GenerateRespo
     return replies[epoch if epoch < len(replies) else 0] if replies else None
 
 
-def _length(requests: Sequence[Request]) -> int:
-    """Characters of the longest request."""
-    longest = 0
-    for request in requests:
-        prompt, *others = _VALUES_OF[type(request)](request)
-        read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) for turn in prompt)
-        scored = len(others[0]) if others and isinstance(others[0], str) else 0
-        longest = max(longest, read + scored)
-    return longest
-
-
 def _without_delimiter(request: Request, delimiter: str) -> Request:
     """Return the request without the delimiter if the option (or target) behind it begins with white space."""
     if isinstance(request, LoglikelihoodRequest):
@@ -420,42 +406,6 @@ def _without_delimiter(request: Request, delimiter: str) -> Request:
         if option != request.continuation and option[:1].isspace():
             return replace(request, continuation=option)
     return request
-
-
-def _sample_fingerprint(scorer: str, question: PreparedSample) -> str:
-    prompts: dict[Prompt, int] = {}  # once each: all options of a sample follow the same
-    asked = []
-    for request in question.requests:
-        prompt, *others = _VALUES_OF[type(request)](request)
-        if isinstance(request, GenerateRequest):
-            _drop_unsaid(others, request)
-        asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
-    judged = _judged(question)
-    if question.parts:
-        judged.append([_judged(part) for part in question.parts])
-    return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
-
-
-def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
-    """Leave the last fields out where they say what was so before there were such fields."""
-    del values[-len(SPECIAL_SAMPLING) :]  # which stand there with their names, where they are used
-    if request.reasoning in ((), DEFAULT_TAGS):
-        values.pop()
-        if not request.json_schema:
-            values.pop()
-    values += map(list, request.special_sampling.items())
-
-
-def _judged(presented: PreparedSample) -> list[object]:
-    own: list[object] = [presented.choices, presented.right, presented.labels, presented.references]
-    return [*own, presented.judged_with] if presented.judged_with else own
-
-
-_ENCODER = json.JSONEncoder(default=astuple)
-_VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyType(
-    {kind: attrgetter(*(field.name for field in fields(kind))) for kind in get_args(Request)}
-)
-"""The values of a request by its kind; the first is what the model reads."""
 
 
 MOST_DOCUMENTS = 1000

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, fields
 from itertools import islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, get_args
 
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
 from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.types import JSON, Sample
+from pytest_llmeval.text.reasoning import DEFAULT_TAGS
+from pytest_llmeval.types import JSON, SPECIAL_SAMPLING, GenerateRequest, Prompt, Request, Sample
 
-__all__ = ["fingerprint_parts"]
+__all__ = ["fingerprint_parts", "length_of", "sample_fingerprint"]
 
 _WHERE = frozenset(("samples", *RowsSpec.model_fields))
 """Where examples come from: the same ones in another file are the same."""
@@ -68,3 +74,50 @@ def _hash(texts: Iterable[str]) -> str:
         found.update(text.encode())
         found.update(b"\n")
     return found.hexdigest()
+
+
+def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
+    prompts: dict[Prompt, int] = {}  # once each: all options of a sample follow the same
+    asked = []
+    for request in question.requests:
+        prompt, *others = _VALUES_OF[type(request)](request)
+        if isinstance(request, GenerateRequest):
+            _drop_unsaid(others, request)
+        asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
+    judged = _judged(question)
+    if question.parts:
+        judged.append([_judged(part) for part in question.parts])
+    return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
+
+
+def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
+    """Leave the last fields out where they say what was so before there were such fields."""
+    del values[-len(SPECIAL_SAMPLING) :]  # which stand there with their names, where they are used
+    if request.reasoning in ((), DEFAULT_TAGS):
+        values.pop()
+        if not request.json_schema:
+            values.pop()
+    values += map(list, request.special_sampling.items())
+
+
+def _judged(presented: PreparedSample) -> list[object]:
+    own: list[object] = [presented.choices, presented.right, presented.labels, presented.references]
+    return [*own, presented.judged_with] if presented.judged_with else own
+
+
+_ENCODER = json.JSONEncoder(default=astuple)
+_VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyType(
+    {kind: attrgetter(*(field.name for field in fields(kind))) for kind in get_args(Request)}
+)
+"""The values of a request by its kind; the first is what the model reads."""
+
+
+def length_of(requests: Sequence[Request]) -> int:
+    """Characters of the longest request."""
+    longest = 0
+    for request in requests:
+        prompt, *others = _VALUES_OF[type(request)](request)
+        read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) for turn in prompt)
+        scored = len(others[0]) if others and isinstance(others[0], str) else 0
+        longest = max(longest, read + scored)
+    return longest

@@ -12,7 +12,6 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers import ScoreSettings
-from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scorers.several import PartSettings, SeveralSettings
 from pytest_llmeval.scoring.base import (
     Better,
@@ -24,6 +23,7 @@ from pytest_llmeval.scoring.base import (
     side_by_side,
 )
 from pytest_llmeval.scoring.checking import judging, never_right, shown_score
+from pytest_llmeval.scoring.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.epochs import (
     COUNTING_REDUCTIONS,
     EpochsSpec,

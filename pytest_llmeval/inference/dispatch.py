@@ -1,7 +1,8 @@
 """Puts requests of every kind to a model, and holds the model to its Protocol.
 
-Here replies arrive, whatever model or judge gives them, and here their reasoning is split off. The store of replies is
-between: what it asks for (``ask_for_raw``, ``submitted``) and keeps is as the model wrote it.
+A table (``REQUEST_KINDS``) has an entry for every kind of request: the method that is asked, what a response has to be,
+and when it is whole. Here replies arrive, whatever model or judge gives them, and here their reasoning is split off.
+The store of replies is between: what it asks for (``ask_for_raw``, ``submitted``) and keeps is as the model wrote it.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _named_settings(value: object, scorers: Mapping[str, type[ScorerSettings]], 
     custom = (info.context or {}).get("scorers", {})
     name, settings = name_and_settings(value, "scorer", [*scorers, *custom])
     if name in custom and isinstance(settings, dict):
-        from pytest_llmeval.scorers.python.custom import CustomSettings
+        from pytest_llmeval.scoring.custom import CustomSettings
 
         return CustomSettings(name=name, settings=settings)
     settings = with_kind(name, settings)

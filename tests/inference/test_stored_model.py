@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.inference import request_kinds
+from pytest_llmeval.inference import dispatch
 from pytest_llmeval.inference.dispatch import RequestKind, ask, received
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.model import StoredModel, with_store
@@ -201,7 +201,7 @@ def test_a_new_kind_of_request_needs_one_entry_of_the_table(tmp_path: Path, monk
     with pytest.raises(ModelError, match="found a RankRequest"):
         ask(stored(Ranking(), tmp_path), asked)
     rank = RequestKind("rank", RankRequest, RankResponse, lambda found: found, lambda asked, found: asked.text)
-    monkeypatch.setattr(request_kinds, "REQUEST_KINDS", (*request_kinds.REQUEST_KINDS, rank))
+    monkeypatch.setattr(dispatch, "REQUEST_KINDS", (*dispatch.REQUEST_KINDS, rank))
     first: Any = ask(stored(Ranking(), tmp_path), asked)
     assert [first[place].places for place in (0, 2, 3)] == [[3.0], [0.0], [4.0]]
     again = Ranking()

@@ -13,8 +13,8 @@ import torch
 from pytest_llmeval.errors import LeftOutError, RequestError
 from pytest_llmeval.evaluation.pipeline import Part, Pipeline
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers.python.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.base import PreparedSample, Scorer, SettingsError, reply_request
+from pytest_llmeval.scoring.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score
 

@@ -13,8 +13,8 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.evaluation.pipeline import Part, Pipeline, make_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers.python.custom import CheckedScorer, CustomSettings
 from pytest_llmeval.scoring.base import PreparedSample, Scorer, SuiteView, reply_request
+from pytest_llmeval.scoring.custom import CheckedScorer, CustomSettings
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Prompt, Response, Sample, Score

@@ -29,9 +29,9 @@ from pytest_llmeval.scorers.mass import MassSettings
 from pytest_llmeval.scorers.math import MathSettings
 from pytest_llmeval.scorers.number import NumberSettings
 from pytest_llmeval.scorers.pattern import PatternSettings
-from pytest_llmeval.scorers.python.custom import CustomSettings
 from pytest_llmeval.scorers.ter import TerSettings
 from pytest_llmeval.scoring.base import Scorer, SettingsError
+from pytest_llmeval.scoring.custom import CustomSettings
 from pytest_llmeval.scoring.epochs import EpochsSpec, deciding_epoch, pass_at_k, pass_hat_k
 from pytest_llmeval.scoring.filters import Filters
 from pytest_llmeval.scoring.metrics.summary import names_in, summarize

@@ -13,8 +13,8 @@ from pytest_llmeval.evaluation.pipeline import Part, Pipeline, suite_scorer
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.scorers.exact import ExactSettings
-from pytest_llmeval.scorers.python.custom import CustomSettings
 from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.custom import CustomSettings
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.metrics.summary import (
     Metric,

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from typing import Any, TypeGuard, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.inference import request_kinds
+from pytest_llmeval.inference import dispatch
 from pytest_llmeval.inference.dispatch import ask_for_raw, checked, submitted
 from pytest_llmeval.inference.store.folder import Store
 from pytest_llmeval.inference.store.lines import AUDIT, StoredRequest, fingerprint_of
@@ -93,7 +93,7 @@ class StoredModel(UniformBackend):
         if name == "_model":  # of an object that is being made
             raise AttributeError(name)
         found = getattr(self._model, name)
-        if any(name == kind.method for kind in request_kinds.REQUEST_KINDS):  # one that backends have no short form of
+        if any(name == kind.method for kind in dispatch.REQUEST_KINDS):  # one that backends have no short form of
             return self.run
         return {"audit": self._audit, "submit": self._submit}.get(name, found)
 
@@ -292,4 +292,4 @@ class StoredModel(UniformBackend):
 def _is_whole(answer: Response | Failed | None, request: Request) -> TypeGuard[Response]:
     """Tell whether an answer is all that the request asks for: only such a one is kept."""
     is_reply = answer is not None and not isinstance(answer, RequestError)
-    return is_reply and request_kinds.kind_of(request).is_whole(request, answer)
+    return is_reply and dispatch.kind_of(request).is_whole(request, answer)

@@ -1,9 +1,9 @@
 """Scorers that ask a judge about a reply: their settings, the judge's prompt, and prompts in a suite's own words.
 
 Instructions stand in the system message, material in fences in the user's message, so that a reply that gives orders
-cannot stand before the instructions, and cannot end its fence. A suite's own words (``OwnPrompt``) are the judge's task;
-what the settings say of the verdict follows them, then what every judge is told of the material and of the form. No
-template can show the reply, which stands in its fence alone.
+cannot stand before the instructions, and cannot end its fence. A suite's own words (``OwnPrompt``) are the judge's
+task; what the settings say of the verdict follows them, then what every judge is told of the material and of the form.
+No template can show the reply, which stands in its fence alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reads and compares LaTeX in a process of its own (see ``bounded_worker.py``), with Math-Verify alone.
+"""Reads and compares LaTeX in a process of its own (see ``bounded_worker.py``), with Math-Verify alone.
 
 Math-Verify and sympy compute with what a model wrote. No code of a reply is ever run; should a library come to evaluate
 text, what it would do to files, processes and networks ends the process too.

@@ -1,1 +1,1 @@
-"""How replies are read: boxes, stated answers, numerals, rankings, JSON Schemas."""
+"""Reading replies: stated answers, numerals, rankings, and comparison with reference texts."""

@@ -1,7 +1,7 @@
-"""The measures of a ranking against relevance judgements, as trec_eval computes them.
+"""Rankings of documents: files of relevance judgements (qrels), and the measures against them that trec_eval computes.
 
-The formulas of all but ``f1``, ``judged`` and ``ndcg_exp`` are those of NIST's trec_eval 9; ``judged`` is that of
-ir-measures.
+Judgements are TREC's four columns, BEIR's TSV, or JSON Lines. The formulas of all measures but ``f1``, ``judged`` and
+``ndcg_exp`` are those of NIST's trec_eval 9; ``judged`` is that of ir-measures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Scorers that compare a reply with reference texts by a library, and their settings."""
+"""Scorers that compare a reply with reference texts by a library, and their settings.
+
+References in a script that a metric's tokenizer cannot cut into words are refused: their numbers would silently be 0.
+"""
 
 from __future__ import annotations
 
@@ -206,4 +209,4 @@ def _data_folders() -> list[str]:
 @cache
 def _shared_process() -> BoundedProcess:
     """Return the comparing process of this process, as for mathematics: it holds no result."""
-    return BoundedProcess(lambda: str(Path(__file__).with_name("worker.py")), "compares texts")
+    return BoundedProcess(lambda: str(Path(__file__).with_name("text_worker.py")), "compares texts")

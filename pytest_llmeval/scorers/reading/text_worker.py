@@ -1,4 +1,4 @@
-"""What compares long texts in a process of its own (see ``bounded_worker.py``): scorers of texts, by their settings."""
+"""Compares long texts in a process of its own (see ``bounded_worker.py``), by scorers of texts with their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scorers that a user registers from Python."""
+"""Scorers that a user registers from Python: functions that judge a reply, and classes held to what a scorer promises."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Scorers that a user wrote in Python."""
