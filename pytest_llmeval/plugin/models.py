@@ -310,7 +310,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
     runs.
     """
-    from pytest_llmeval.evaluation.samples_for_models import first_request, inability, method_of
+    from pytest_llmeval.evaluation.evaluation import first_request, inability, method_of
 
     config = node.config
     specs = config.stash[settings_key].model_specs

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
-from pytest_llmeval.evaluation.evaluation import Evaluation, deciding_reply
-from pytest_llmeval.evaluation.samples_for_models import asked_sample
+from pytest_llmeval.evaluation.evaluation import Evaluation, asked_sample, deciding_reply
 from pytest_llmeval.inference.accounting import JudgeUse
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
