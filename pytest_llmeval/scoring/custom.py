@@ -1,4 +1,4 @@
-"""Scorers that a user registers from Python: functions that judge a reply, and classes held to what a scorer promises."""
+"""Scorers that a user registers from Python: functions that judge a reply, and classes held to what scorers promise."""
 
 from __future__ import annotations
 
