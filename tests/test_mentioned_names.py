@@ -84,7 +84,7 @@ def test_names_that_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["metrics.py", "models/rolling.py", "verdict.fails", "metrics.expanded", "scoring.custom"]
+    "name", ["metrics.py", "models/rolling.py", "verdict.fails", "metrics.expanded", "scoring.letter"]
 )
 def test_names_that_do_not(name: str) -> None:
     assert not exists(name)

@@ -1,7 +1,7 @@
 r"""How replies in ten languages deny an answer, affirm it, and mark the one that they mean.
 
 The languages are English, Chinese, Spanish, French, German, Portuguese, Russian, Arabic, Japanese and Korean. The
-patterns say what stands directly before or behind an answer; what an answer is, ``stated_label.py`` and ``yes_no.py``
+patterns say what stands directly before or behind an answer; what an answer is, ``stated.py`` and ``yes_no.py``
 say. Every search takes time in proportion to the text.
 """
 
