@@ -95,7 +95,7 @@ AREAS = MappingProxyType(
             ),
         ),
         "store": (
-            ("inference/store/*.py",),
+            ("inference/store*.py",),
             (
                 *("tests/inference", f"{_PLUGIN}/test_store.py"),
                 *("tests/commands/test_store.py", f"{_PLUGIN}/test_own_replies.py"),

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_llmeval.inference.dispatch import ask
-from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import StoredRequest, fingerprint_of
-from pytest_llmeval.inference.store.model import StoredModel
+from pytest_llmeval.inference.store import Store
+from pytest_llmeval.inference.stored_lines import StoredRequest, fingerprint_of
+from pytest_llmeval.inference.stored_model import StoredModel
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, ModelIdentity
 
 IDENTITY = ModelIdentity(name="none", backend="bench", fingerprint="weights")

@@ -15,7 +15,7 @@ from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.quantities import Amount, parse_age, parse_size, size_text
 
 if TYPE_CHECKING:
-    from pytest_llmeval.inference.store.upkeep import StoreEntry, Survey
+    from pytest_llmeval.inference.store import StoreEntry, Survey
 
 __all__ = ["add_parsers"]
 
@@ -90,7 +90,7 @@ def _store(options: argparse.Namespace) -> int:
 
 
 def _check_is_store(folder: Path) -> None:
-    from pytest_llmeval.inference.store.folder import other_file
+    from pytest_llmeval.inference.store import other_file
 
     if not os.path.isdir(folder):  # False, too, for a name that no file can have
         is_file = os.path.exists(folder)
@@ -104,7 +104,7 @@ def _check_is_store(folder: Path) -> None:
 
 
 def _show(folder: Path) -> int:
-    from pytest_llmeval.inference.store.upkeep import survey
+    from pytest_llmeval.inference.store import survey
 
     found = survey(folder)
     write_out(f"{printable(line)}\n" for line in _shown(folder, found))
@@ -112,7 +112,7 @@ def _show(folder: Path) -> int:
 
 
 def _shown(folder: Path, found: Survey) -> Iterator[str]:
-    from pytest_llmeval.inference.store.folder import rights_of_others
+    from pytest_llmeval.inference.store import rights_of_others
 
     yield f"{folder}: {_counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
     by_model: dict[str, list[StoreEntry]] = {}
@@ -148,7 +148,7 @@ def _date(time: float) -> str:
 
 
 def _verify(folder: Path) -> int:
-    from pytest_llmeval.inference.store.upkeep import damages, survey
+    from pytest_llmeval.inference.store import damages, survey
 
     found = list(damages(folder))
     for damage in found:
@@ -161,7 +161,7 @@ def _verify(folder: Path) -> int:
 
 
 def _clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> int:
-    from pytest_llmeval.inference.store.upkeep import clear, survey
+    from pytest_llmeval.inference.store import clear, survey
 
     done = clear(folder, choose)
     left = survey(folder)

@@ -267,7 +267,7 @@ def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
         config.add_cleanup(close)
     if (store := store_of(config)) is None:
         return loaded
-    from pytest_llmeval.inference.store.model import StoredModel, with_store
+    from pytest_llmeval.inference.stored_model import StoredModel, with_store
 
     more = [spec.kind.name, spec.location, json.dumps(spec.deciding, sort_keys=True)]
     model = with_store(loaded, store, *([] if spec.kind.is_identified else more))

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pytest_llmeval.data.garbage import LastingObjects
     from pytest_llmeval.inference.batcher import Batcher
-    from pytest_llmeval.inference.store.model import StoredModel
+    from pytest_llmeval.inference.stored_model import StoredModel
     from pytest_llmeval.reporting.report.records import Record
 
 __all__ = [

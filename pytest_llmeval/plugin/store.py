@@ -14,7 +14,7 @@ from pytest_llmeval.plugin.settings import Settings, settings_key, was_given
 from pytest_llmeval.text.quantities import size_text, time_text
 
 if TYPE_CHECKING:
-    from pytest_llmeval.inference.store.folder import Store
+    from pytest_llmeval.inference.store import Store
     from pytest_llmeval.types import StoreFlaws
 
 __all__ = ["check_store", "describe_store", "new_flaws", "new_problem", "store_of"]
@@ -30,7 +30,7 @@ def store_of(config: pytest.Config) -> Store | None:
     if folder is None:
         return None
     if _store_key not in config.stash:
-        from pytest_llmeval.inference.store.folder import Store
+        from pytest_llmeval.inference.store import Store
 
         settings = config.stash[settings_key]
         max_age_s = None if settings.store_max_age is None else settings.store_max_age.value
@@ -54,7 +54,7 @@ def check_store(config: pytest.Config, settings: Settings, *, is_run: bool) -> N
         if folder is None and was_given(config, name):
             raise OptionError(f"--llm-{name.replace('_', '-')} is about a store: give --llm-store as well")
     if folder is not None and is_run:
-        from pytest_llmeval.inference.store.folder import prepare_folder
+        from pytest_llmeval.inference.store import prepare_folder
 
         prepare_folder(folder)
 
@@ -64,7 +64,7 @@ def describe_store(config: pytest.Config) -> str | None:
     folder, settings = _folder(config), config.stash[settings_key]
     if folder is None:
         return None
-    from pytest_llmeval.inference.store.folder import data_files, rights_of_others
+    from pytest_llmeval.inference.store import data_files, rights_of_others
 
     try:
         found = [path.stat() for path in data_files(folder)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.inference.store import upkeep
-from pytest_llmeval.inference.store.folder import Store, data_files
-from pytest_llmeval.inference.store.lines import Line, StoredRequest, encode_line
+from pytest_llmeval.inference import store as upkeep
+from pytest_llmeval.inference.store import Store, data_files
+from pytest_llmeval.inference.stored_lines import Line, StoredRequest, encode_line
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
 _DAY_S = 86_400

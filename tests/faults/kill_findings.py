@@ -14,8 +14,8 @@ from typing import Any
 
 from pytest_llmeval.cli import main as llmeval
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.inference.store.folder import data_files, lines_of
-from pytest_llmeval.inference.store.lines import decode_line
+from pytest_llmeval.inference.store import data_files, lines_of
+from pytest_llmeval.inference.stored_lines import decode_line
 from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.plugin.test_store import without_times
 

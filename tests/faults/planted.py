@@ -117,7 +117,7 @@ def asked(texts: Iterable[object]) -> None:
 
 def watch_local_models() -> None:
     """Log what the store asks a model that is none of this module's."""
-    from pytest_llmeval.inference.store import model
+    from pytest_llmeval.inference import stored_model as model
 
     ask = vars(model)["ask_for_raw"]
 

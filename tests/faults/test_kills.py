@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.inference.store import model as stored
-from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import StoredRequest
+from pytest_llmeval.inference import stored_model as stored
+from pytest_llmeval.inference.store import Store
+from pytest_llmeval.inference.stored_lines import StoredRequest
 from pytest_llmeval.reporting.storage.journal import Journal
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.faults import kills, planted
@@ -160,7 +160,7 @@ def test_cases_are_drawn_by_their_seed() -> None:
 
 
 _ASKS_AGAIN = """
-from pytest_llmeval.inference.store.folder import Store
+from pytest_llmeval.inference.store import Store
 
 Store.find = lambda self, question: None
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.inference.store.folder import Store
+from pytest_llmeval.inference.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.inference.store import folder as folders
-from pytest_llmeval.inference.store.folder import Store, data_files, prepare_folder, rights_of_others
-from pytest_llmeval.inference.store.lines import Line, StoredRequest, encode_line
-from pytest_llmeval.inference.store.upkeep import clear
+from pytest_llmeval.inference import store as folders
+from pytest_llmeval.inference.store import Store, clear, data_files, prepare_folder, rights_of_others
+from pytest_llmeval.inference.stored_lines import Line, StoredRequest, encode_line
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, StoreFlaws
 from tests.properties import examples
 

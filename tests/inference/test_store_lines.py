@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.inference.dispatch import kind_of
-from pytest_llmeval.inference.store.lines import (
+from pytest_llmeval.inference.stored_lines import (
     AUDIT,
     Line,
     StoredRequest,

@@ -15,8 +15,8 @@ import pytest
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import dispatch
 from pytest_llmeval.inference.dispatch import RequestKind, ask, received
-from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.model import StoredModel, with_store
+from pytest_llmeval.inference.store import Store
+from pytest_llmeval.inference.stored_model import StoredModel, with_store
 from pytest_llmeval.models.base import Backend
 from pytest_llmeval.models.guessing import GuessingModel
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.inference.dispatch import ask
-from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.model import with_store
+from pytest_llmeval.inference.store import Store
+from pytest_llmeval.inference.stored_model import with_store
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, PlainModel
 from pytest_llmeval.models.python.calls import CallBounds

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.inference.store.lines import StoredRequest
+from pytest_llmeval.inference.stored_lines import StoredRequest
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import GenerateRequest
 from tests.support import REPOSITORY

@@ -467,7 +467,7 @@ def test_which_records_have_texts(project: pytest.Pytester, workers: list[str], 
 FULL_DISK = """
 import errno
 
-from pytest_llmeval.inference.store import folder
+from pytest_llmeval.inference import store as folder
 
 def fail(file, data):
     raise OSError(errno.ENOSPC, "No space left on device")

@@ -16,8 +16,8 @@ from typing import Any, TypeGuard, cast
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import dispatch
 from pytest_llmeval.inference.dispatch import ask_for_raw, checked, submitted
-from pytest_llmeval.inference.store.folder import Store
-from pytest_llmeval.inference.store.lines import AUDIT, StoredRequest, fingerprint_of
+from pytest_llmeval.inference.store import Store
+from pytest_llmeval.inference.stored_lines import AUDIT, StoredRequest, fingerprint_of
 from pytest_llmeval.models.base import (
     Backend,
     Failed,

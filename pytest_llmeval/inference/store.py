@@ -3,11 +3,15 @@
 There is no lock and no database. A process appends to a file of its own, each reply with one write, and reads the files
 of all others as far as their lines are whole: a killed process leaves its last one without a newline. The index in
 memory holds where each reply stands, and never the replies.
+
+``survey``, ``damages`` and ``clear`` are the work of ``llmeval store``. They never change a file in its place: what is
+to stay is copied into a new file, which is whole before the others go; a file that grows meanwhile stays.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import secrets
@@ -15,27 +19,32 @@ import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import FileIO
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pytest_llmeval.data.files import temporary_file
-from pytest_llmeval.errors import OptionError
-from pytest_llmeval.inference.store.lines import Head, Line, Reply, StoredRequest, decode_line, encode_line, read_head
+from pytest_llmeval.errors import LLMEvalError, OptionError
+from pytest_llmeval.inference.stored_lines import Head, Line, Reply, StoredRequest, decode_line, encode_line, read_head
 from pytest_llmeval.types import StoreFlaws
 
 __all__ = [
+    "Cleared",
     "Store",
-    "create_file",
+    "StoreEntry",
+    "Survey",
+    "clear",
+    "damages",
     "data_files",
     "lines_of",
-    "new_path",
-    "order_of",
     "other_file",
     "prepare_folder",
     "rights_of_others",
+    "survey",
     "write_whole",
 ]
 
@@ -43,20 +52,17 @@ _NAME = re.compile(r"replies-[0-9a-f]{16}\.(jsonl|tmp)")
 _HINT = "write --llm-store=FOLDER, or put --llm-store behind the tests"
 _SYNC_AFTER = 64
 """A power failure costs at most so many replies. The death of a process costs none that was kept."""
-_MOST_OPEN = 32
 _LOOKING = 20
-"""A look at the folder may take one part in so many of the time since the last one: of slow disks not each time."""
+"""A look at the folder may take one part in so many of the time since the last one: slow disks are read less often."""
 _BUFFER_BYTES = 1 << 20
 _AHEAD_S = 60.0
 _TICK_S = 1e-6
 """The last digit of a line's time."""
 _BEFORE_S = 2e-6
 """More than one tick: two times have to differ also once they are rounded to microseconds, as in a report."""
-
-
-def new_path(folder: Path, suffix: str = ".jsonl") -> Path:
-    """Return the path of a file that no other process has."""
-    return folder / f"replies-{secrets.token_hex(8)}{suffix}"
+_ABANDONED_AFTER_S = 3600.0
+"""A temporary file that was not written for so long was left by a command that was killed."""
+_TRIES = 20
 
 
 def data_files(folder: Path, suffix: str = ".jsonl") -> list[Path]:
@@ -113,18 +119,6 @@ def rights_of_others(folder: Path, called: Path | None = None) -> str | None:
     return f"others can {' and '.join(rights)} it: chmod 700 {shlex.quote(str(called or folder))}" if rights else None
 
 
-def create_file(path: Path) -> FileIO:
-    """Create a file for this user alone, without a buffer: what is written survives this process."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-    return FileIO(os.open(path, flags, 0o600), "ab")
-
-
-def write_whole(file: FileIO, data: bytes) -> None:
-    """Write in one call, unless the system takes only a part. Raises ``OSError``."""
-    while data:
-        data = data[file.write(data) or 0 :]
-
-
 def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Yield the whole lines of a file from ``start`` on, each with its offset.
 
@@ -139,7 +133,24 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[int, bytes]]:
         offset += len(line)
 
 
-def order_of(time_of_reply: float, now: float) -> float:
+def _new_path(folder: Path, suffix: str = ".jsonl") -> Path:
+    """Return the path of a file that no other process has."""
+    return folder / f"replies-{secrets.token_hex(8)}{suffix}"
+
+
+def _create_file(path: Path) -> FileIO:
+    """Create a file for this user alone, without a buffer: what is written survives this process."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    return FileIO(os.open(path, flags, 0o600), "ab")
+
+
+def write_whole(file: FileIO, data: bytes) -> None:
+    """Write in one call, unless the system takes only a part. Raises ``OSError``."""
+    while data:
+        data = data[file.write(data) or 0 :]
+
+
+def _order_of(time_of_reply: float, now: float) -> float:
     """Return a number that is highest for the one of several replies to a request that counts: the newest.
 
     A time that is still to come was given by a wrong clock, and such a reply gives way to any other.
@@ -190,7 +201,6 @@ class Store:
         self._ends: dict[Path, int] = {}  # how far each file was read or written
         self._unreadable: dict[str, str] = {}
         self._damaged: dict[str, int] = {}
-        self._readers: dict[Path, BinaryIO] = {}
         self._own: FileIO | None = None
         self._own_path = folder
         self._num_unsynced = 0
@@ -209,10 +219,10 @@ class Store:
             return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
 
     def _locked(self) -> threading.RLock:
-        """Return the lock; after a fork a new one, as a thread that is not here may hold the old one, and new files."""
+        """Return the lock; after a fork a new one: a thread that is not here may hold the old one. The file is let go."""
         if self._process != os.getpid():
             self._process, self._lock = os.getpid(), threading.RLock()
-            self._close_files()
+            self._close_own()
         return self._lock
 
     def look_again(self) -> None:
@@ -255,7 +265,7 @@ class Store:
         is_own = head.session == self.session
         if (known := self._index.get(head.number)) is not None:
             now = time.time()
-            is_older = order_of(known.time, now) > order_of(head.time, now)
+            is_older = _order_of(known.time, now) > _order_of(head.time, now)
             if is_older or (self._refresh and known.is_own and not is_own):
                 return
         self._index[head.number] = _Place(path, offset, head.time, is_own)
@@ -264,30 +274,22 @@ class Store:
         """Return the newest reply to a request, which is compared with the one that is kept, or None."""
         with self._locked():
             place = self._index.get(request.number)
-            if place is None:
-                return None
-            is_young = self.max_age_s is None or abs(time.time() - place.time) <= self.max_age_s
-            if not place.is_own and (self._refresh or not is_young):
-                return None
-            try:
-                file = self._reader(place.path)
+        if place is None:
+            return None
+        is_young = self.max_age_s is None or abs(time.time() - place.time) <= self.max_age_s
+        if not place.is_own and (self._refresh or not is_young):
+            return None
+        try:
+            with place.path.open("rb") as file:
                 file.seek(place.offset)
                 line = decode_line(file.readline())
-            except (OSError, ValueError):  # the file is gone, or has been changed
-                return None
-            is_same = (line.request.model, line.request.text) == (request.model, request.text)
-            return line if is_same else None
+        except (OSError, ValueError):  # the file is gone, or has been changed
+            return None
+        return line if (line.request.model, line.request.text) == (request.model, request.text) else None
 
     def asked_at(self, line: Line) -> float:
         """Return when a reply was asked for: by another session before this one began, whatever its clock said."""
         return line.time if line.session == self.session else min(line.time, self._started - _BEFORE_S)
-
-    def _reader(self, path: Path) -> BinaryIO:
-        if path not in self._readers:
-            if len(self._readers) == _MOST_OPEN:
-                self._readers.pop(next(iter(self._readers))).close()
-            self._readers[path] = path.open("rb")
-        return self._readers[path]
 
     def keep(self, name: str, replies: Sequence[tuple[StoredRequest, Reply]]) -> list[float]:
         """Write replies of the model that the user calls ``name``; return when each was asked, as the store has it.
@@ -298,7 +300,7 @@ class Store:
             times = []
             for request, reply in replies:
                 now, known = time.time(), self._index.get(request.number)
-                newest = 0.0 if known is None else order_of(known.time, now)
+                newest = 0.0 if known is None else _order_of(known.time, now)
                 head = Head(request.number, round(max(now, newest + _TICK_S), 6), self.session)
                 times.append(head.time)
                 with suppress(ValueError, TypeError):  # a reply that JSON cannot hold is not kept
@@ -311,24 +313,21 @@ class Store:
             return times
 
     def _write(self, head: Head, data: bytes) -> None:
-        """Append a line to this process's file, or to a new one if that fails or the file was removed."""
-        if self.problem is not None:
-            return
-        if self._own is not None:
-            with suppress(OSError):
+        """Append a line to this process's file; if that fails or the file was removed, to a new one."""
+        problem = self.problem
+        for _ in range(2 if problem is None else 0):
+            try:
+                if self._own is None:
+                    self._own_path = _new_path(self.folder)
+                    self._own = _create_file(self._own_path)
                 self._append(self._own, head, data)
                 # `llmeval store clear` copies no line that comes after it has taken the file away.
                 if os.fstat(self._own.fileno()).st_nlink:
                     return
-            with suppress(OSError):
-                self._own.close()
-        self._own = None
-        try:
-            self._own_path = new_path(self.folder)
-            self._own = create_file(self._own_path)
-            self._append(self._own, head, data)
-        except OSError as error:
-            self.problem = error.strerror or str(error)
+            except OSError as error:
+                problem = error.strerror or str(error)
+            self._close_own()
+        self.problem = problem
 
     def _append(self, file: FileIO, head: Head, data: bytes) -> None:
         """Write a line. If that fails, no part of it stays, nor an empty file. Raises ``OSError``."""
@@ -346,13 +345,171 @@ class Store:
         self._add(head, self._own_path, offset)
 
     def close(self) -> None:
-        """Close all files. What was kept stays to be read by others."""
+        """Close this process's file. What was kept stays to be read by others."""
         with self._locked():
-            self._close_files()
+            self._close_own()
 
-    def _close_files(self) -> None:
-        for file in (*self._readers.values(), *filter(None, [self._own])):
+    def _close_own(self) -> None:
+        if self._own is not None:
             with suppress(OSError):
-                file.close()
-        self._readers.clear()
+                self._own.close()
         self._own = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEntry:
+    """One reply: where it stands, its bytes, what the user called the model, and when it was asked (Unix, s)."""
+
+    path: Path
+    offset: int
+    size: int
+    name: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The newest reply to each request of a store, and what lies there besides.
+
+    ``sizes`` are the bytes of each file, and ``ends`` how many of these are whole lines. ``num_replaced`` replies gave
+    way to newer ones, ``num_damaged`` lines cannot be read, and ``num_torn`` files end with what a killed process has
+    not finished.
+    """
+
+    sizes: dict[Path, int]
+    ends: dict[Path, int]
+    entries: Sequence[StoreEntry]
+    num_replaced: int
+    num_damaged: int
+    num_torn: int
+
+
+class Cleared(NamedTuple):
+    """The outcome of ``clear``: what it found, which entries it removed, and how many files stay as they have grown."""
+
+    found: Survey
+    gone: set[StoreEntry]
+    num_grown: int
+
+
+def survey(folder: Path) -> Survey:
+    """Read a store. Raises ``LLMEvalError`` if it cannot be read."""
+    newest: dict[int, StoreEntry] = {}
+    sizes: dict[Path, int] = {}
+    ends: dict[Path, int] = {}
+    num_lines, num_damaged, now = 0, 0, time.time()
+    for path, file in _opened(folder):
+        sizes[path], ends[path] = os.fstat(file.fileno()).st_size, 0
+        for offset, line in lines_of(file):
+            ends[path] += len(line)
+            num_lines += 1
+            if (head := read_head(line)) is None:
+                num_damaged += 1
+            elif (known := newest.get(head.number)) is None or _order_of(head.time, now) >= _order_of(known.time, now):
+                newest[head.number] = StoreEntry(path, offset, len(line), _model_name(line), head.time)
+    return Survey(
+        sizes=sizes,
+        ends=ends,
+        entries=list(newest.values()),
+        num_replaced=num_lines - num_damaged - len(newest),
+        num_damaged=num_damaged,
+        num_torn=sum(ends[path] < size for path, size in sizes.items()),
+    )
+
+
+def _model_name(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["name"])
+    except (ValueError, KeyError, RecursionError):  # another version's
+        return "?"
+
+
+def damages(folder: Path) -> Iterator[str]:
+    """Yield ``file:line: why`` for each line that holds no reply. Raises ``LLMEvalError`` as ``survey`` does."""
+    for path, file in _opened(folder):
+        for number, (_, line) in enumerate(lines_of(file), start=1):
+            try:
+                decode_line(line)
+            except ValueError as error:
+                yield f"{path}:{number}: {error}"
+
+
+def clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> Cleared:
+    """Remove the entries that ``choose`` names, and leave the others in one file.
+
+    Replaced replies and damaged lines go in any case. A file that has grown since it was read stays. Several of these
+    may work at once, and sessions may write meanwhile. Raises ``LLMEvalError``; then nothing is lost.
+    """
+    with _explained(folder):
+        for left in data_files(folder, ".tmp"):
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _ABANDONED_AFTER_S:  # else another command may be writing it
+                    left.unlink()
+        for _ in range(_TRIES):
+            found = survey(folder)
+            gone = choose(found)
+            kept = sorted(set(found.entries) - gone, key=lambda one: (str(one.path), one.offset))
+            try:
+                _write_file(folder, _lines(kept))
+            except FileNotFoundError:  # another command was faster: only another look tells where the replies are now
+                continue
+            return Cleared(found, gone, sum(not _remove(path, end, folder) for path, end in found.ends.items()))
+    raise LLMEvalError(f"{folder}: other commands are changing it at the same time: run this again later")
+
+
+def _lines(entries: Sequence[StoreEntry]) -> Iterator[bytes]:
+    for path, members in groupby(entries, key=lambda entry: entry.path):
+        with path.open("rb") as source:
+            for entry in members:
+                source.seek(entry.offset)
+                yield source.read(entry.size)
+
+
+def _write_file(folder: Path, lines: Iterable[bytes]) -> None:
+    """Write a new file of these lines, if there are any. A killed process leaves a temporary one at the most."""
+    temporary, num_bytes = _new_path(folder, ".tmp"), 0
+    try:
+        with _create_file(temporary) as copy:
+            for line in lines:
+                write_whole(copy, line)
+                num_bytes += len(line)
+            os.fsync(copy.fileno())
+        if num_bytes:
+            temporary.rename(_new_path(folder))
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _remove(path: Path, end: int, folder: Path) -> bool:
+    """Remove a file, unless it has lines behind ``end``, as a session is writing to it. Return whether it is gone.
+
+    A line that was written between the look and the removal is copied. A session sees at its next line that its file
+    is gone, and writes that line to another one.
+    """
+    with suppress(FileNotFoundError):
+        with path.open("rb") as file:
+            if any(lines_of(file, end)):
+                return False
+            if os.name != "nt":  # there no open file can be removed, neither ours nor one that a session writes
+                path.unlink()
+                _write_file(folder, [line for _, line in lines_of(file, end)])
+                return True
+        path.unlink()
+    return True
+
+
+def _opened(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Open each file of replies, but for those that another command removes meanwhile. Raises ``LLMEvalError``."""
+    with _explained(folder):
+        for path in data_files(folder):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                yield path, file
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LLMEvalError(f"{error.filename or folder}: {error.strerror or error}") from None
