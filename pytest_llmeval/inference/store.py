@@ -219,7 +219,7 @@ class Store:
             return StoreFlaws(unreadable={**self._unreadable}, damaged={**self._damaged})
 
     def _locked(self) -> threading.RLock:
-        """Return the lock; after a fork a new one: a thread that is not here may hold the old one. The file is let go."""
+        """Return the lock; after a fork a new one, as no thread is here that could release the old one."""
         if self._process != os.getpid():
             self._process, self._lock = os.getpid(), threading.RLock()
             self._close_own()
