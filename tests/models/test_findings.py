@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models import fingerprint
-from pytest_llmeval.models.findings import Findings
-from pytest_llmeval.models.fingerprint import Digests, fingerprint_files
+from pytest_llmeval.models.findings import Digests, Findings, fingerprint_files
 
 
 def test_of_several_processes_one_looks(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval.models import fingerprint
-from pytest_llmeval.models.findings import Findings
-from pytest_llmeval.models.fingerprint import Digests, fingerprint_files
+from pytest_llmeval.models.findings import Digests, Findings, fingerprint_files
 
 
 def write(folder: Path, content: bytes) -> Path:

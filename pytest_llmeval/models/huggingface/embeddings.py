@@ -17,7 +17,7 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError, LLMEvalError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
-from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import UNUSED, check_embedder, deciding_files
 from pytest_llmeval.models.huggingface.device import Threads, is_out_of_memory, resolve_device, resolve_dtype
 from pytest_llmeval.models.huggingface.loading import explain, quiet

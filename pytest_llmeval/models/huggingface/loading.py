@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file, extract_commit_hash
 
 from pytest_llmeval.errors import LLMEvalError, ModelError
-from pytest_llmeval.models.fingerprint import Digests
+from pytest_llmeval.models.findings import Digests
 from pytest_llmeval.models.huggingface.checkpoint import (
     ADAPTER_CONFIG,
     ALLOW_PICKLE,

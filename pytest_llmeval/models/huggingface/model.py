@@ -16,7 +16,7 @@ import torch
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
-from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.batches import rolling_windows, score_texts
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import Threads

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
 from pytest_llmeval.models.base import Failed, SampleBackend
-from pytest_llmeval.models.fingerprint import fingerprint_files
+from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.replay.file import (
     RecordedReply,
     ReplayArguments,
