@@ -17,8 +17,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.huggingface import loading as huggingface_load
 from pytest_llmeval.models.huggingface.kind import Folder, load_backend
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, resolve_max_length
-from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from tests.models.support import load, one_line_of
 from tests.tiny_models import make_checkpoint, make_hub_cache, make_tokenizer
 
@@ -108,7 +107,7 @@ def test_hub_cache(tmp_path: Path, checkpoint: Path) -> None:
         "from pytest_llmeval.models.huggingface.kind import load_backend\n"
         "from pytest_llmeval.models.huggingface.kind import Hub\n"
         "from pytest_llmeval.models.specs import ModelSpec\n"
-        "from pytest_llmeval.models.settings import ModelSettings\n"
+        "from pytest_llmeval.models.specs import ModelSettings\n"
         "for name in ('org/none', 'org/bad'):\n"
         "    try:\n"
         "        load_backend(ModelSpec(name=name, kind=Hub(), location=name), ModelSettings(device='cpu'))\n"

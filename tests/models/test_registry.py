@@ -17,7 +17,7 @@ import torch
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import check_model, parse_model_spec
-from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSettings
 from tests.models.support import one_line_of
 from tests.tiny_models import make_checkpoint, make_hub_cache
 
@@ -107,7 +107,7 @@ def test_sound_checkpoints_pass(checkpoint: Path) -> None:
 def test_check_reads_little_and_imports_nothing_heavy(checkpoint: Path) -> None:
     code = (
         "import sys; from pytest_llmeval.models.registry import check_model, parse_model_spec\n"
-        "from pytest_llmeval.models.settings import ModelSettings\n"
+        "from pytest_llmeval.models.specs import ModelSettings\n"
         f"check_model(parse_model_spec({str(checkpoint)!r}), ModelSettings())\n"
         "print([m for m in ('torch', 'transformers', 'numpy', 'huggingface_hub', 'safetensors') if m in sys.modules])"
     )

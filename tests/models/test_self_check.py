@@ -18,8 +18,7 @@ from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.models.huggingface.kind import Folder, load_backend
 from pytest_llmeval.models.huggingface.loglikelihood import Outcome
 from pytest_llmeval.models.huggingface.self_check import compare, self_check
-from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from tests.tiny_models import make_checkpoint
 
 Value = float | None

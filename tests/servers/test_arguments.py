@@ -12,8 +12,7 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.endpoints import DIALECTS, SERVER_ARGS, Endpoint, ServerArguments
 from pytest_llmeval.models.registry import check_model, check_model_args, parse_model_spec
 from pytest_llmeval.models.servers.kind import _Remote
-from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
-from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.models.specs import ModelSettings, ModelSpec, merge_model_args, parse_model_arg
 from tests.models.support import one_line_of
 from tests.support import REPOSITORY
 
@@ -296,7 +295,7 @@ def test_every_argument_is_explained() -> None:
 def test_naming_a_server_imports_no_library_of_the_network() -> None:
     code = (
         "import sys; from pytest_llmeval.models.registry import check_model, parse_model_spec\n"
-        "from pytest_llmeval.models.settings import ModelSettings\n"
+        "from pytest_llmeval.models.specs import ModelSettings\n"
         "check_model(parse_model_spec('http://h/v1?timeout=3'), ModelSettings())\n"
         "print(sorted({'aiohttp', 'asyncio', 'ssl', 'filelock', 'torch'} & set(sys.modules)))"
     )

@@ -22,8 +22,7 @@ from pytest_llmeval.models.huggingface.forward import RowScores, Runner, Scored,
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint
 from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import LoglikelihoodRequest
 

@@ -24,8 +24,7 @@ from pytest_llmeval.models.huggingface.checkpoint import (
     check_embedder,
     check_library,
 )
-from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
-from pytest_llmeval.models.specs import ModelKind, ModelSpec
+from pytest_llmeval.models.specs import CHECKPOINT_ARGS, ModelKind, ModelSettings, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models import encoding
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
-from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSettings
 
 __all__ = ["SelfCheckComparison", "compare", "conditions_of_verdict", "self_check"]
 

@@ -13,8 +13,7 @@ from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_wor
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.model import AuditedReplicatedModel, ReplicatedModel
 from pytest_llmeval.models.ray.replica import Loading
-from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
-from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.models.specs import ModelSettings, ModelSpec, ReplicaSettings
 from pytest_llmeval.text.redaction import describe
 
 __all__ = ["check_replicas", "load_replicas"]
