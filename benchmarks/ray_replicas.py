@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.models_for_bench import SHAPES, make_model, texts_of
-from pytest_llmeval.models.ray.loading import load_replicas
+from pytest_llmeval.models.ray.model import load_replicas
 from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.specs import ModelSettings, ReplicaSettings
 from pytest_llmeval.types import LoglikelihoodRequest

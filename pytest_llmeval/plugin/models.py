@@ -134,7 +134,7 @@ def _check_ray(settings: Settings, model_settings: ModelSettings) -> None:
                 flag = f"--llm-{name.replace('_', '-')}"
                 raise OptionError(f"{flag} is about replicas on Ray: give --llm-ray as well (local, or an address)")
         return
-    from pytest_llmeval.models.ray.loading import check_replicas
+    from pytest_llmeval.models.ray.model import check_replicas
 
     check_replicas(settings.model_specs, model_settings, _replica_settings(settings, settings.ray))
 
@@ -238,7 +238,7 @@ def _replica_settings(settings: Settings, address: str) -> ReplicaSettings:
 def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, device: str) -> Model:
     """Load replicas of the model on Ray; those of the model before it make room. Raises ``LLMEvalError``."""
     from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
-    from pytest_llmeval.models.ray.loading import load_replicas
+    from pytest_llmeval.models.ray.model import load_replicas
 
     assert settings.ray is not None
     if (before := config.stash.get(_replicated_key, None)) is not None:

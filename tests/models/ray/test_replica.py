@@ -28,7 +28,7 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.ray import loading as loading_module
 from pytest_llmeval.models.ray import replica as replica_module
 from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
-from pytest_llmeval.models.ray.loading import check_replicas, load_replicas, this_machine
+from pytest_llmeval.models.ray.model import check_replicas, load_replicas, this_machine
 from pytest_llmeval.models.ray.replica import Handshake, Loading, Replica, disagreement
 from pytest_llmeval.models.registry import parse_model_spec
 from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, ReplicaSettings
@@ -336,12 +336,12 @@ def test_ray_chooses_the_gpus() -> None:
     ],
 )
 def test_a_machine_has_room_for_some(monkeypatch: pytest.MonkeyPatch, asked: ReplicaSettings, message: str) -> None:
-    monkeypatch.setattr("pytest_llmeval.models.ray.loading.this_machine", lambda: {"CPU": 2, "GPU": 0})
+    monkeypatch.setattr("pytest_llmeval.models.ray.model.this_machine", lambda: {"CPU": 2, "GPU": 0})
     with pytest.raises(OptionError, match=re.escape(message)):
         check_replicas([parse_model_spec("demo")], ModelSettings(), asked)
     check_replicas([parse_model_spec("demo")], ModelSettings(), dataclasses.replace(asked, address="auto"))
 
 
 def test_as_many_as_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_llmeval.models.ray.loading.this_machine", lambda: {"CPU": 2, "GPU": 0})
+    monkeypatch.setattr("pytest_llmeval.models.ray.model.this_machine", lambda: {"CPU": 2, "GPU": 0})
     check_replicas([parse_model_spec("demo")], ModelSettings(), ReplicaSettings(address="local", count=128, cpus=2))
