@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.huggingface.architectures import AttentionWindow, attention_of, tells_layers
+from pytest_llmeval.models.huggingface.checkpoint import AttentionWindow, attention_of, tells_layers
 
 
 def test_full_attention() -> None:

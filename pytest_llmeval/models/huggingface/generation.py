@@ -15,8 +15,8 @@ import torch
 import transformers
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.batches import group_by, plan_batches
+from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.device import empty_cache, is_out_of_memory, kept_bytes, too_little_memory
 from pytest_llmeval.models.huggingface.forward import Runner, padded
 from pytest_llmeval.models.huggingface.generation_loop import RowsWriter, can_drive

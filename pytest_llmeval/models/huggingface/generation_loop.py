@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.batches import group_by
+from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.device import is_out_of_memory, kept_bytes
 from pytest_llmeval.models.huggingface.forward import Runner
 from pytest_llmeval.models.huggingface.generation_rows import (

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.hardware import importing_torch
-from pytest_llmeval.models.huggingface.architectures import attention_of, tells_layers
 from pytest_llmeval.models.huggingface.checkpoint import (
     CONFIG,
+    attention_of,
     check_adapter,
     check_checkpoint,
     check_embedder,
     check_library,
+    tells_layers,
 )
 from pytest_llmeval.models.specs import CHECKPOINT_ARGS, ModelKind, ModelSettings, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line

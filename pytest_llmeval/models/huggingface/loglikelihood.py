@@ -17,8 +17,8 @@ import torch
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.architectures import Attention, attention_of
 from pytest_llmeval.models.huggingface.batches import BatchRow, plan_batches, plan_rows
+from pytest_llmeval.models.huggingface.checkpoint import Attention, attention_of
 from pytest_llmeval.models.huggingface.device import (
     empty_cache,
     is_out_of_memory,

@@ -22,8 +22,8 @@ import torch
 from transformers import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from pytest_llmeval.models.huggingface.architectures import Attention
 from pytest_llmeval.models.huggingface.batches import BatchRow
+from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, logprobs_of
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
 
