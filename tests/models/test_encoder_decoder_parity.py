@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
 from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
-from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+from pytest_llmeval.models.huggingface.model import HuggingFaceEncoderDecoderModel, HuggingFaceModel
 from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from pytest_llmeval.types import (
     GenerateRequest,

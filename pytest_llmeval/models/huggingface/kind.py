@@ -208,9 +208,8 @@ def load_backend(spec: ModelSpec, settings: ModelSettings) -> HuggingFaceModel:
     """Load weights and tokenizer. Raises ``ModelError`` or ``OptionError``, each in one line."""
     with importing_torch():
         from pytest_llmeval.models.huggingface.device import Threads
-        from pytest_llmeval.models.huggingface.encoder_decoder import HuggingFaceEncoderDecoderModel
         from pytest_llmeval.models.huggingface.loading import load_checkpoint
-        from pytest_llmeval.models.huggingface.model import HuggingFaceModel
+        from pytest_llmeval.models.huggingface.model import HuggingFaceEncoderDecoderModel, HuggingFaceModel
 
     threads = None if settings.num_workers is None else Threads(settings.num_workers)
     loaded = load_checkpoint(spec, settings)
