@@ -68,7 +68,7 @@ def any_model(request: pytest.FixtureRequest) -> HuggingFaceModel:
 @pytest.fixture
 def rows_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """(rows, columns) of every forward pass of the loop, as it goes."""
-    from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+    from pytest_llmeval.models.huggingface.generation import RowsWriter
 
     found: list[tuple[int, int]] = []
     forward: Callable[..., Any] = RowsWriter.forward

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface import generation_rows
-from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation import RowsWriter
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.support import load, naive_greedy

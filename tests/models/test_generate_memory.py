@@ -12,8 +12,7 @@ import torch
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface import generation, generation_rows
-from pytest_llmeval.models.huggingface.generation import Text, TextEngine
-from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation import RowsWriter, Text, TextEngine
 from pytest_llmeval.models.huggingface.generation_rows import RowsCache
 from pytest_llmeval.models.huggingface.generation_writer import GenerationPlan
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.huggingface.generation import TextEngine
-from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation import RowsWriter, TextEngine
 from pytest_llmeval.models.huggingface.generation_rows import Rows, RowsCache
 from pytest_llmeval.models.huggingface.generation_writer import Seconds
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import GPTJForCausalLM
 
-from pytest_llmeval.models.huggingface.generation_loop import RowsWriter
+from pytest_llmeval.models.huggingface.generation import RowsWriter
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.specs import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
