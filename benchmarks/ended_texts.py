@@ -25,7 +25,7 @@ def ends_of(prompts: Path) -> dict[str, int]:
 
 def end_ours(ends: Mapping[str, int]) -> None:
     """End the texts that this plugin writes in this process."""
-    from pytest_llmeval.models.huggingface import generation_loop
+    from pytest_llmeval.models.huggingface import generation
     from pytest_llmeval.models.huggingface.generation_writer import Writer
 
     class EndedWriter(Writer):
@@ -37,7 +37,7 @@ def end_ours(ends: Mapping[str, int]) -> None:
             super().add(token)
             self.is_done |= len(self.tokens) >= self._ends_after
 
-    setattr(generation_loop, "Writer", EndedWriter)  # noqa: B010
+    setattr(generation, "Writer", EndedWriter)  # noqa: B010
 
 
 def end_lm_eval(ends: Mapping[str, int]) -> None:

@@ -106,7 +106,7 @@ AREAS = MappingProxyType(
             ("tests/suites", f"{_PLUGIN}/test_collection.py", f"{_PLUGIN}/test_data_sources.py", "tests/presets"),
         ),
         "encoding": (
-            ("models/encoding.py", "models/huggingface/encoder_decoder.py"),
+            ("models/encoding.py", "models/huggingface/model.py"),
             (
                 *("tests/models/test_encoding.py", "tests/models/test_encoder_decoder.py", "tests/models/test_chat.py"),
                 *(

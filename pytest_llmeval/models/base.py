@@ -1,4 +1,4 @@
-"""What a model is: the Protocol that suites need, and the base class of the backends that ship here."""
+"""The Protocol of a model, as suites need it, and the base class of the backends that ship here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The user's settings of a model behind a server, as one value: its endpoints, and how it is asked.
+"""Servers as the user names them: their URLs, and how a model behind them is asked.
 
-Written behind the model after ``?``, or with ``--llm-model-arg``. Keys are given by the name of a variable only.
+Settings are written behind the model after ``?``, or with ``--llm-model-arg``. Keys are given by the name of a variable
+only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was found out about models before, so that it is not found out again.
+"""Facts about a model's files that take long to find out: their hash, which identifies the weights wherever they are
+stored, and whether the tree of tokens is right for them.
 
-By an earlier session: that the tree is right for a model. By another process of this session: that, and the hash of a
-large file.
+An earlier session may have found out the second, and another process of this session either.
 """
 
 from __future__ import annotations

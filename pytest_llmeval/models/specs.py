@@ -1,4 +1,7 @@
-"""What ``--llm-model`` means: a kind of model, and the spec of one model of that kind."""
+"""A model as the user names it: its kind, its spec, and the settings by which it is loaded.
+
+All of it is read from the command line and checked before anything is loaded.
+"""
 
 from __future__ import annotations
 

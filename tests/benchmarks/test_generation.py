@@ -17,10 +17,10 @@ def test_both_ways_write_the_same(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from benchmarks.generation import main
-    from pytest_llmeval.models.huggingface import generation_loop
+    from pytest_llmeval.models.huggingface import generation
     from pytest_llmeval.models.huggingface.generation_writer import Writer
 
-    monkeypatch.setattr(generation_loop, "Writer", Writer)  # what the bench puts in its place goes with the test
+    monkeypatch.setattr(generation, "Writer", Writer)  # what the bench puts in its place goes with the test
 
     options = ["--work", str(tmp_path), "--model", "tiny", "--questions", "70", "--repeat", "1", "--threads", "1"]
     assert main(options) == 0

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.models import fingerprint
+from pytest_llmeval.models import findings
 from pytest_llmeval.models.findings import Digests, Findings, fingerprint_files
 
 
@@ -82,7 +82,7 @@ def test_a_file_is_hashed_whole(tmp_path_factory: pytest.TempPathFactory, conten
     path = tmp_path_factory.mktemp("hashed") / "file"
     path.write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fingerprint, "_BUFFER", buffer)
+        patch.setattr(findings, "_BUFFER", buffer)
         assert Digests().of(path) == hashlib.sha256(content).hexdigest()
 
 
@@ -94,7 +94,7 @@ def test_what_a_thread_has_hashed_is_not_read_again(tmp_path: Path, monkeypatch:
     digests.begin([path, tmp_path / "missing"])
     assert fingerprint_files([("w", path)], digests=digests) == expected
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprint, "_hash_file", pytest.fail)
+        patch.setattr(findings, "_hash_file", pytest.fail)
         assert fingerprint_files([("w", path)], digests=digests) == expected
     path.write_bytes(b"two")
     os.utime(path, ns=(1, 1))
@@ -107,7 +107,7 @@ def test_workers_hash_a_large_file_once(tmp_path: Path, monkeypatch: pytest.Monk
     path, shared = tmp_path / "weights", tmp_path / "shared"
     path.write_bytes(b"one")
     shared.mkdir()
-    monkeypatch.setattr(fingerprint, "_LARGE", 2)
+    monkeypatch.setattr(findings, "_LARGE", 2)
     first = Digests(Findings(folder=shared)).of(path)
-    monkeypatch.setattr(fingerprint, "_hash_file", pytest.fail)
+    monkeypatch.setattr(findings, "_hash_file", pytest.fail)
     assert Digests(Findings(folder=shared)).of(path) == first == hashlib.sha256(b"one").hexdigest()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.models import fingerprint
+from pytest_llmeval.models import findings
 from pytest_llmeval.models.findings import Digests, Findings, fingerprint_files
 
 
@@ -54,7 +54,7 @@ def test_large_files_are_sampled(tmp_path: Path) -> None:
 def test_a_file_hashed_whole_is_not_taken_for_a_sampled_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that share hashes may sample from different sizes on."""
     mib = 1 << 20
-    monkeypatch.setattr(fingerprint, "_LARGE", mib)
+    monkeypatch.setattr(findings, "_LARGE", mib)
     path = write(tmp_path / "file", bytes(5 * mib))
     sizes = (3 * mib, 4 * mib, 6 * mib)
     found = {Digests(Findings(folder=tmp_path), full_read_bytes=size).of(path) for size in sizes}

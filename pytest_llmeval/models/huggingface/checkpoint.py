@@ -1,10 +1,14 @@
-"""Reads the files of a checkpoint folder without torch: a few kilobytes of reading.
+"""Reads what a checkpoint folder says without torch: its files, and the attention that its config describes.
 
 Weights, config and tokenizer files have the names that transformers gives them. A safetensors file is 8 bytes (the
 length of its header, little-endian), a JSON header with ``data_offsets`` of every tensor, and the tensors' bytes.
 
 A sentence-embedding model is a chain of modules (a transformer, pooling, …). ``modules.json`` names them, each with its
 class and its folder, which for the first module is often the model's own.
+
+The attention decides whether a model can be computed as a tree of tokens, and with which masks. Only architectures that
+were compared with plain scoring are known; for everything else the answer is ``other``, which is always right and never
+fast.
 """
 
 from __future__ import annotations

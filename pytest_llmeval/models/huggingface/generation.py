@@ -1,8 +1,13 @@
-"""Writing texts: by our own loop where that is known to be right (``generation_loop.py``), else, in padded batches,
-by transformers' ``generate``, for any model that transformers can run.
+"""Writes texts, and decides which are written together: by our own loop where that is known to be right, else, in padded
+batches, by transformers' ``generate``, for any model that transformers can run.
 
-Here it is decided which texts are written together. That does not change what is written: both choose a row's next
-token in the same way (``generation_writer.py``).
+Both choose a row's next token in the same way (``generation_writer.py``), so that the choice changes no text.
+
+Our own loop is one forward pass for each token, over the rows that are not done. It is for causal models of transformers
+whose attention is known. Rows that are done leave, and texts that wait take their places (``generation_rows.py``; the
+continuous batching of Orca, OSDI 2022). The header that prompts share is computed once, kept for later calls, and read
+by all rows; each row's own part is padded on the left and masked, with explicit positions. If some layers attend to a
+window only, a padded gap after the header would be silently wrong: whole prompts are padded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How a model's log-likelihoods are computed: by the tree of tokens where that is known to be right, else plain.
+"""Computes log-likelihoods: by the tree of tokens where that is known to be right for the model, else plain.
 
-Both engines take the same rows and fill the same responses; what differs is the time.
+Both ways take the same rows and fill the same responses; they differ in time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks a Python function, or wraps an object of the model Protocol, that ``--llm-model python:MODULE:NAME`` names."""
+"""Asks a Python function and reads what it returned, or wraps an object of the model Protocol: ``python:MODULE:NAME``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from pytest_llmeval.models.python.importing import (
 from pytest_llmeval.models.reasoning import cut_at_stop
 from pytest_llmeval.text.contexts import context_texts
 from pytest_llmeval.text.documents import found_documents
-from pytest_llmeval.text.redaction import describe, redact
+from pytest_llmeval.text.redaction import describe as describe_error
+from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, nearest, quoted
 from pytest_llmeval.types import (
@@ -434,8 +435,8 @@ def _described(error: BaseException) -> str:
         count *= len(leaf.exceptions)
         leaf = leaf.exceptions[0]
     if leaf is error:
-        return describe(error)
-    return f"{type(error).__name__} of {describe(leaf)}{' and others' if count > 1 else ''}"
+        return describe_error(error)
+    return f"{type(error).__name__} of {describe_error(leaf)}{' and others' if count > 1 else ''}"
 
 
 def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""A model whose replicas run on a Ray cluster: ``ReplicatedModel``."""
+"""A model whose replicas run on a Ray cluster, and how it is loaded (``--llm-ray``)."""
 
 from __future__ import annotations
 

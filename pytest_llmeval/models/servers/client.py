@@ -1,4 +1,8 @@
-"""One server over HTTP: JSON in, JSON out, tries again what can pass, and says in one line what cannot."""
+"""One server over HTTP: JSON in, JSON out. A request that may succeed later is tried again; any other failure is one
+line.
+
+Questions that wait for a turn at the same server can be asked together (``Batches``).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The OpenAI-style part that many servers share: ``/completions``, ``/chat/completions`` and ``/embeddings``, and
-reading their replies.
+"""OpenAI's interface, which many servers share: ``/completions``, ``/chat/completions`` and ``/embeddings``; and the
+hosted API of OpenAI, which has chats only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections to one host, through aiohttp.
+"""Connections to one host, through aiohttp, and what the replies over them mean.
 
 httpx2, which huggingface_hub brings, was tried first: of a server that answers twice it takes the second reply for the
 answer to the next request, and a request costs several times as much processor time. aiohttp closes such a connection.

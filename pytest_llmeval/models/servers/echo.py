@@ -1,4 +1,7 @@
-"""Log-likelihoods from an echoed prompt: ``echo`` and ``logprobs`` of ``/completions``, by token ids or by text."""
+"""Log-likelihoods from an echoed prompt: ``echo`` and ``logprobs`` of ``/completions``, by token ids or by text.
+
+A server that is not known here is asked in this way; whether it can be believed, the self-test finds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""vLLM: prompts as token ids, several in one request, echoed with their logprobs; many single-token options at once."""
+"""vLLM and SGLang: prompts as token ids, and the logprobs of several options from one request.
+
+vLLM echoes prompts with their logprobs, several prompts in one request. SGLang scores through its own ``/generate``,
+from any token of the prompt on, so that what stands before it comes from the prefix cache; its OpenAI interface would
+compute, and send back, all of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests a host has open at once, over all processes of a session.
+"""The number of requests that a host has open at once, over all processes of a session.
 
 A request holds a slot for as long as it is under way, tries and waits between them included. In one process slots are
 counted. Processes that share a folder have a lock file for each slot, which the kernel frees when its holder dies.

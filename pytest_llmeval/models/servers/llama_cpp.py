@@ -1,7 +1,13 @@
-"""llama.cpp's llama-server: it refuses ``echo``, so each token of a continuation is forced and its logprob read.
+"""The two servers of llama.cpp: llama-server, and llama-cpp-python's.
 
-``/completion`` reports the logprobs of the raw logits, whatever ``logit_bias`` made of them; ``cache_prompt`` keeps
-what the tokens of one continuation, and the options of one question, have in common.
+llama-server refuses ``echo``, so each token of a continuation is forced and its logprob read: ``/completion`` reports
+the logprobs of the raw logits, whatever ``logit_bias`` made of them, and ``cache_prompt`` keeps what the tokens of one
+continuation, and the options of one question, have in common.
+
+llama-cpp-python takes texts only, so log-likelihoods are matched with an echoed text. An echo is slow: the server sorts
+its vocabulary for each token of it, and computes a prompt anew that it has read just before. A continuation of one
+token is therefore forced as well. If a model has no BOS, the echo gives every token the logprob of the token after it;
+the self-test finds that, and then the model has no log-likelihoods here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds out what a server is, tests it, and makes a ``ServerModel`` of it."""
+"""Finds out what a server is and which dialect it speaks, tests it, and makes a ``ServerModel`` of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A model behind one server or several: ``ServerModel``.
 
-Requests are encoded, grouped and sent at once, as many as the servers' limits allow. Each has a future of its own.
+Requests are encoded, grouped and sent at once, as many as the servers' limits allow. Each has a future of its own, and
+goes to the replica with the most room.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The self-test of a server: a few requests before the first answer, which show what it can be believed.
 
-What works: texts, chats, log-likelihoods. What does not is refused, with the reason in one line. Log-likelihoods are
-believed where the echo has the shape that it must have, where its numbers are those that the server gives the same
-tokens when it writes them, and where neither the order of requests nor a prefix cache changes them. A judge is tested
-for how it is held to JSON, too.
+Texts, chats and log-likelihoods are tried. What fails is refused, with the reason in one line. Log-likelihoods are
+believed if the echo has the shape that it must have, if its numbers are those that the server gives the same tokens
+when it writes them, and if neither the order of requests nor a prefix cache changes them. A judge is also tested for
+how it is held to JSON.
 """
 
 from __future__ import annotations

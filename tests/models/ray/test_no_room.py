@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import ModelError, OptionError
-from pytest_llmeval.models.ray import loading
+from pytest_llmeval.models.ray import model
 from pytest_llmeval.models.ray.cluster import Needs
 
 
@@ -44,10 +44,10 @@ def test_what_a_cluster_says_has_no_full_stop_before_the_hint(monkeypatch: pytes
 
 
 def test_gpus_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "this_machine", lambda: {"CPU": 2, "GPU": 1})
+    monkeypatch.setattr(model, "this_machine", lambda: {"CPU": 2, "GPU": 1})
     with pytest.raises(OptionError) as caught:
-        loading._check_room(Needs(count=3, cpus=1, gpus=0.5))
+        model._check_room(Needs(count=3, cpus=1, gpus=0.5))
     assert str(caught.value) == (
         "--llm-ray local: GPUs needed: 1.5 (replicas: 3, GPUs of each: 0.5), on this machine: 1"
     )
-    loading._check_room(Needs(count=2, cpus=1, gpus=0.5))
+    model._check_room(Needs(count=2, cpus=1, gpus=0.5))

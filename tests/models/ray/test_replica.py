@@ -25,7 +25,7 @@ from pytest_llmeval.errors import (
     RequestError,
 )
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.ray import loading as loading_module
+from pytest_llmeval.models.ray import model as loading_module
 from pytest_llmeval.models.ray import replica as replica_module
 from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.model import check_replicas, load_replicas, this_machine
