@@ -195,7 +195,7 @@ def _num_bytes(cache: Any) -> int:
 
 
 class TreeScorer:
-    """Scores rows of one model whose attention is known (``architectures.py``).
+    """Scores rows of one model whose attention is known (``checkpoint.py``).
 
     What the samples of a suite share is kept between calls, in ``kept_bytes`` of memory at most.
     """

@@ -1,4 +1,4 @@
-"""Asks a Python function and reads what it returned, or wraps an object of the model Protocol: ``python:MODULE:NAME``."""
+"""Asks a Python function and reads what it returned, or wraps an object of the model Protocol."""
 
 from __future__ import annotations
 
