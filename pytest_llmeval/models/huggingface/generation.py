@@ -5,8 +5,8 @@ model that transformers can run.
 
 Both choose a row's next token in the same way (``generation_writer.py``), so that the choice changes no text.
 
-Our own loop is one forward pass for each token, over the rows that are not done, for causal models of transformers whose
- attention is known. Rows that are done leave, and texts that wait take their places (``generation_rows.py``; the
+Our own loop is one forward pass for each token, over the rows that are not done, for causal models of transformers
+whose attention is known. Rows that are done leave, and texts that wait take their places (``generation_rows.py``; the
 continuous batching of Orca, OSDI 2022). The header that prompts share is computed once, kept for later calls, and read
 by all rows; each row's own part is padded on the left and masked, with explicit positions. If some layers attend to a
 window only, a padded gap after the header would be silently wrong: whole prompts are padded.

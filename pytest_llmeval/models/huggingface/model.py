@@ -1,10 +1,10 @@
 """Models of transformers as backends: causal ones (``HuggingFaceModel``), and encoder-decoder ones such as T5 and BART.
 
-In an encoder-decoder model the encoder reads the context, and the decoder scores the continuation or writes a text.
-The rules are lm-eval 0.4.13's for its backend ``seq2seq``: each part is encoded by itself (``SeparateEncoder``), the
-decoder is fed the token that starts a text and then the continuation without its last token, and ``max_length`` bounds encoder
-and decoder separately. Two things differ: nothing is truncated, and a text has ``max_tokens`` tokens at most, where
-lm-eval adds the length of the longest prompt in the batch.
+In an encoder-decoder model the encoder reads the context, and the decoder scores the continuation or writes a text. The
+rules are lm-eval 0.4.13's for its backend ``seq2seq``: each part is encoded by itself (``SeparateEncoder``), the
+decoder is fed the token that starts a text and then the continuation without its last token, and ``max_length`` bounds
+encoder and decoder separately. Two things differ: nothing is truncated, and a text has ``max_tokens`` tokens at most,
+where lm-eval adds the length of the longest prompt in the batch.
 """
 
 from __future__ import annotations
