@@ -1,4 +1,4 @@
-"""A number that changes with Python code: what a fingerprint knows of scorers and benchmarks that a user wrote."""
+"""Numbers that change with Python code, by which fingerprints know scorers and benchmarks that a user wrote."""
 
 from __future__ import annotations
 

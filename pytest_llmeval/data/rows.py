@@ -36,7 +36,8 @@ __all__ = [
 
 
 _BATCH_ROWS = 64
-"""Few, as a batch is in memory as a whole, and a value that is in the file once can be that of every row."""
+"""The rows of a batch: few, as a batch is in memory as a whole, and a value that is in the file once can be that of
+every row."""
 _ANY_RATIO_BYTES = 20_000_000
 """Columns with few values are stored in almost nothing: so much may come out of any file (see ``check_ratio``)."""
 

@@ -146,7 +146,7 @@ class YamlBuilder:
     num_nodes: int = 0
     num_aliased: int = 0
     restored: Mapping[int, str] = field(default_factory=dict)
-    """Characters of texts, by what stands for them while PyYAML reads."""
+    """Characters of texts, by the stand-ins that PyYAML reads in their place."""
     last_wins: ClassVar[bool] = False
 
     def document(self) -> Document:

@@ -124,7 +124,7 @@ class Evaluation:
 
     @contextmanager
     def _located(self) -> Iterator[None]:
-        """A ``SettingsError`` of a scorer as the ``SuiteError`` that says where its keys stand."""
+        """Turn a scorer's ``SettingsError`` into the ``SuiteError`` that says where its keys stand."""
         try:
             yield
         except SettingsError as error:
@@ -132,7 +132,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The scorer's, and those of trust in the judge: of what people said, and of a panel."""
+        """Return the names of the scorer's metrics, and of those of trust in the judge: by people, and by a panel."""
         own = self.scorer.metrics
         people = people_metrics(self.rated, own) if self.suite.spec.human is not None else ()
         judges = panel_metrics(self.rated, self.num_judges) if self.num_judges > 1 else ()
@@ -140,7 +140,7 @@ class Evaluation:
 
     @cached_property
     def rated(self) -> str:
-        """The metric that people rate, and on which judges agree: what the suite says, else the first.
+        """Return the metric that people rate, and on which judges agree: what the suite says, else the first.
 
         A suite may well be compared by how far its judge is to be trusted, or by what people would have found.
         """
@@ -223,7 +223,7 @@ class Evaluation:
         return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
 
     def _check_options_are_shown(self, presented: PreparedSample, prompt: Prompt) -> None:
-        """A letter of options that the prompt does not show, or shows under another letter, means nothing."""
+        """Refuse a prompt that does not show an option, or shows it under another letter: its letter means nothing."""
         text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
         is_shuffled = list(presented.order) != sorted(presented.order)
         for choice in presented.choices:
@@ -245,13 +245,13 @@ class Evaluation:
         """Judge the responses to the question's requests; where there are several replies, its details hold them, and
         the contexts that came with a reply.
 
-        Unscored is also what a scorer of the user's own gives that is no usable score (see ``checking.checked``).
-        ``ModelError`` where the scorer has to ask another model: see ``asking``.
+        A sample is unscored, too, if a user's own scorer gives no usable score (see ``checking.checked``).
+        Raises ``ModelError`` if the scorer has to ask another model: see ``asking``.
         """
         return score_without_judge(self.asking(question, responses))
 
     def asking(self, question: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """``score`` step by step: yields what the scorer asks of other models."""
+        """Judge as ``score`` does, step by step: yield what the scorer asks of other models."""
         if self.num_judges > 1:
             judging = [self.scorer.asking(question, responses) for _ in range(self.num_judges)]
             score = yield from panel(judging, self.rated)
@@ -264,7 +264,8 @@ class Evaluation:
         return replace(score, details={**score.details, **kept}) if kept else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
-        """Fingerprint of the suite, and of each sample by id. Renders every prompt, so it also finds every bad sample.
+        """Return the fingerprint of the suite, and of each sample by id. Every prompt is rendered, so bad samples are
+        found.
 
         What it made is kept for ``question`` as far as the memory goes.
 
@@ -300,7 +301,7 @@ class Evaluation:
 
     @property
     def judge(self) -> str | None:
-        """Fingerprint of ``judged_by``, None where there is none; no part of the suite's own."""
+        """Return the fingerprint of ``judged_by``, or None if it is empty; it is no part of the suite's own."""
         judges = list(self.judged_by)
         return hashlib.sha256(json.dumps(judges).encode()).hexdigest() if judges else None
 
@@ -506,7 +507,7 @@ def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: 
 
 
 def _answers(evaluation: Evaluation, presented: PreparedSample, targets: Sequence[str]) -> tuple[str, ...]:
-    """Replies that would be right, as far as the scorer can write any: JSON of a schema has none."""
+    """Return replies that would be right, as far as the scorer can write any: JSON of a schema has none."""
     try:
         return (evaluation.scorer.answer_text(presented), *targets[1:])
     except ValueError:

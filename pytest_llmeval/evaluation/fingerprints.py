@@ -22,7 +22,7 @@ from pytest_llmeval.types import JSON, SPECIAL_SAMPLING, GenerateRequest, Prompt
 __all__ = ["fingerprint_parts", "length_of", "sample_fingerprint"]
 
 _WHERE = frozenset(("samples", *RowsSpec.model_fields))
-"""Where examples come from: the same ones in another file are the same."""
+"""Settings that say where examples come from: the same examples in another file are the same."""
 
 
 def fingerprint_parts(suite: Suite, scorer: JSON, judge_prompt: JSON = None) -> dict[str, str]:
@@ -113,7 +113,7 @@ _VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyTy
 
 
 def length_of(requests: Sequence[Request]) -> int:
-    """Characters of the longest request."""
+    """Return the number of characters of the longest request."""
     longest = 0
     for request in requests:
         prompt, *others = _VALUES_OF[type(request)](request)

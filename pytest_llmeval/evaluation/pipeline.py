@@ -258,9 +258,9 @@ class Pipeline(Scorer):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Name those of the deciding scorer, then the others', each under its scorer's name.
+        """Name the metrics of the deciding scorer, then the others', each under its scorer's name.
 
-        Of a scorer that names none the names are open (``b.*``): see ``summary.expanded``.
+        If a scorer names none, its names are open (``b.*``): see ``summary.expanded``.
         """
         if not any(part.metrics for part in self.parts):
             return ()

@@ -77,7 +77,7 @@ def _as_json(value: object) -> object:
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_json).encode
-"""ASCII, and the same text for what is equal."""
+"""Writes ASCII, and the same text for what is equal."""
 _strict = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 

@@ -86,7 +86,7 @@ class StoredModel(UniformBackend):
         self.answers_one_by_one = answers_one_by_one(model)
         self._reused = ServerUse()
         self.has_reused = False
-        """Whether it has given a reply that another session asked for."""
+        """True once it has given a reply that another session asked for."""
         self._recent: deque[tuple[float, str | None]] = deque(maxlen=_NUM_RECENT)
 
     def __getattr__(self, name: str) -> Any:

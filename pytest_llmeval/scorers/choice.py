@@ -90,7 +90,7 @@ class ChoiceSettings(ScorerSettings):
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
-        """With a continuation the options end the prompt."""
+        """Say why it stands alone if there is a continuation: then the options end the prompt."""
         if self.continuation is None:
             return None
         return "only score: choice takes a continuation", ("choice", "continuation")

@@ -1,4 +1,4 @@
-"""How likely the target is as the continuation of the prompt."""
+"""The likelihood of the target as the continuation of the prompt."""
 
 from __future__ import annotations
 

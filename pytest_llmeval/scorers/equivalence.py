@@ -105,7 +105,9 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         return "Equivalent is true where the reply gives the same answer as a reference answer, else false."
 
     def versions(self) -> list[JSON]:
-        """With those of the mathematics, or that there is none: it decides which samples the judge sees."""
+        """Return its versions with those of the mathematics, or that there is none: it decides which samples the judge
+        sees.
+        """
         return [self.name, self.version, "no mathematics" if self.math is None else self.math.versions()]
 
     def present(self, sample: Sample) -> PreparedSample:
@@ -115,7 +117,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         return super(EquivalenceScorer, self).present(sample)
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """An empty reply is wrong. Unscored where the judge has to decide and does not."""
+        """Judge; an empty reply is wrong. Unscored if the judge has to decide and does not."""
         text = reply(responses)
         if not text.strip():
             return _decided(False, None, "exact")

@@ -39,7 +39,7 @@ Normalization: TypeAlias = Literal[
 
 
 class Remove(Spec):
-    """Without what a regular expression matches."""
+    """Remove what a regular expression matches."""
 
     remove: str = Field(description="A regular expression in Python's syntax.")
 
@@ -81,7 +81,7 @@ class ExactSettings(ScorerSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """The key, in suites that do without it."""
+        """Return the key of a setting that the suite does without."""
         return () if self.allow_empty else ("allow_empty",)
 
     def make(self) -> ExactScorer:

@@ -1,4 +1,4 @@
-"""The reply is valid JSON: of a schema, where one is given, and with the value of the target, where there is one.
+"""The reply is valid JSON: it matches the schema, if one is given, and equals the target, if there is one.
 
 A reply is untrusted text. What could end the session (brackets nested a million deep, a number of a million
 digits) is taken for what it is, unreadable JSON, and costs only its own sample.
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def _schema(value: object) -> object:
-    """Any form of a schema. pydantic's own words on a union name each of its parts."""
+    """Accept any form of a schema. pydantic's own words on a union name each of its parts."""
     if value is None or isinstance(value, dict | bool | str):
         return value
     raise refuse_here(f"found {describe(value)}, expected a JSON Schema, or the name of a file that holds one")
@@ -59,7 +59,7 @@ class JsonSettings(ScorerSettings):
     )
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
-        """With the schema that the file of its name holds."""
+        """Return the settings with the schema that the file of its name holds."""
         if not isinstance(self.schema_, str):
             return self
         return self.model_copy(update={"schema_": files.value(self.schema_, (*keys, "json", "schema"))})

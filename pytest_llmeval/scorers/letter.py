@@ -56,7 +56,7 @@ class LetterSettings(ScorerSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """The rule that was the only one once."""
+        """Return the key of the rule, if it is the one that was the only one once."""
         return ("rule",) if self.rule == "first_upper" else ()
 
     def make(self) -> LetterScorer:

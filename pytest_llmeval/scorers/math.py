@@ -141,7 +141,7 @@ class MathSettings(ScorerSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """The key, in suites that do without it."""
+        """Return the key of a setting that the suite does without."""
         return ("rel_tol",) if self.rel_tol is None else ()
 
     @model_validator(mode="after")

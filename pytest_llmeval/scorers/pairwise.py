@@ -125,7 +125,7 @@ _BY_LABEL: tuple[Mapping[str, _Winner], ...] = (
     {"A": "reply", "B": "other", "tie": "tie"},
     {"A": "other", "B": "reply", "tie": "tie"},
 )
-"""What a label means in each of the two orders."""
+"""The meaning of a label in each of the two orders."""
 
 
 _OTHER = "other reply"

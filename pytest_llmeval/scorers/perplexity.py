@@ -1,4 +1,4 @@
-"""How well the model predicts whole texts."""
+"""The perplexity of whole texts for the model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PerplexitySettings(ScorerSettings):
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
-        """Other scorers read a reply, or options."""
+        """Say why it stands alone: other scorers read a reply, or options."""
         return "perplexity scores whole texts and cannot share requests; give it its own suite", ()
 
     @model_validator(mode="before")

@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 COLUMN = "contexts"
-"""Where the contexts stand if neither the suite says so nor the model has returned them."""
+"""The column of the contexts if the suite names none and the model has returned none."""
 
 
 _Part: TypeAlias = Literal["question", "answer", "reference", "context"]
@@ -155,7 +155,7 @@ class _Material:
 
     @property
     def reference(self) -> str:
-        """The one whose claims are looked for."""
+        """Return the reference whose claims are looked for."""
         return self.references[0] if self.references else ""
 
     @property
@@ -351,7 +351,7 @@ class RagScorer(JudgedScorer[RagSettings]):
     # Chunks
 
     def _relevant_chunks(self, material: _Material) -> Gathering[Found]:
-        """An empty chunk has its rank, is of no use, and needs no verdict."""
+        """Judge each chunk. An empty one has its rank, is of no use, and needs no verdict."""
         references = [("Reference answer", text) for text in material.references]
         chunks = material.chunks[: self.settings.k]
         parts = [("Question", material.question), *references]

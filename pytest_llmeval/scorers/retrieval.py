@@ -78,7 +78,7 @@ class QrelsFile(Spec):
 
 
 def _qrels(value: object) -> object:
-    """Pydantic's own words on a union name each of its parts."""
+    """Accept a file of judgements. Pydantic's own words on a union name each of its parts."""
     if value is None or isinstance(value, str | dict | QrelsFile):
         return value
     raise refuse_here(f"found {describe(value)}, expected the name of a column, or {{path: FILE}}")
@@ -133,7 +133,9 @@ class RetrievalSettings(ScorerSettings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics' whole names, the one that decides first: nDCG at the largest cut-off, unless they are named."""
+        """Return the metrics' whole names, the one that decides first: nDCG at the largest cut-off, unless they are
+        named.
+        """
         if self.metrics is not None:
             return tuple(dict.fromkeys(whole for name in self.metrics for whole in self._expanded(name)))
         ndcg, other = ("ndcg_exp", "ndcg") if self.gain == "exponential" else ("ndcg", "ndcg_exp")
@@ -151,8 +153,8 @@ class RetrievalSettings(ScorerSettings):
         return self
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
-        """With the judgements of the file. Its path is no part of the settings: each sample's own judgements say what
-        they are.
+        """Return the settings with the judgements of the file. Its path is no part of the settings: each sample's own
+        judgements say what they are.
         """
         if not isinstance(self.qrels, QrelsFile):
             return self
@@ -215,7 +217,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         return json.dumps(list(presented.target))
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
-        """``no_answer`` where nothing was found, or a text lists no documents.
+        """Score the documents; ``no_answer`` if nothing was found, or a text lists no documents.
 
         A query that nobody judged has no metric: it is none of those that the judgements are about.
         """
@@ -260,7 +262,7 @@ class RetrievalScorer(SettingsScorer[RetrievalSettings]):
         return values, not_measurable
 
     def _qrels(self, sample: Sample) -> Qrels | None:
-        """None of a query that was not judged at all."""
+        """Return the judgements of the sample; None for a query that was not judged at all."""
         judgements = self.settings.judgements
         if judgements is not None:
             return judgements.get(sample.id)

@@ -25,7 +25,7 @@ RougeType: TypeAlias = Literal["1", "2", "3", "4", "5", "6", "7", "8", "9", "L",
 
 
 def _as_text(type: object) -> object:
-    """YAML reads ``1`` as a number and ``L`` as text."""
+    """Return a type of ROUGE as text: YAML reads ``1`` as a number and ``L`` as text."""
     if isinstance(type, int) and not isinstance(type, bool):
         return str(type)
     return _LOWER.get(type, type) if isinstance(type, str) else type

@@ -58,7 +58,7 @@ class Criterion(Spec):
 
     @property
     def counts(self) -> float:
-        """Its weight, which of points is their number where the suite gives no other."""
+        """Return the weight; by default the number of points, if the criterion has points."""
         return self.weight if self.points is None or "weight" in self.model_fields_set else float(self.points)
 
     @property
@@ -76,7 +76,7 @@ class Criterion(Spec):
 
 
 def _criterion(value: object) -> object:
-    """A text alone is a criterion that is met or not."""
+    """Take a text alone for a criterion that is met or not."""
     if isinstance(value, str):
         return {"text": value}
     if isinstance(value, dict | Criterion):
@@ -161,7 +161,7 @@ class RubricScorer(PromptedScorer[RubricSettings]):
         return f"{text}{'; points are a whole number' if has_points else ''}."
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """Unscored unless there is a label for each criterion."""
+        """Judge each criterion; the sample is unscored unless there is a label for each."""
         criteria = self.settings.criteria
         schema = object_schema(
             {

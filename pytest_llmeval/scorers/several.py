@@ -52,7 +52,7 @@ class SeveralSettings(ScorerSettings):
 
     @property
     def deciding(self) -> str:
-        """The name of the scorer that decides."""
+        """Return the name of the scorer that decides."""
         return next(iter(self.scorers)) if self.decides is None else self.decides
 
     def each(self, keys: Keys = ("score",)) -> Iterator[tuple[ScorerSettings, Keys]]:
@@ -61,7 +61,7 @@ class SeveralSettings(ScorerSettings):
             yield part.score, (*keys, "several", "scorers", name, "score")
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
-        """With the files of each of the scorers."""
+        """Return the settings with the files read of each of the scorers."""
         read_parts = {
             name: part.model_copy(update={"score": score.with_files_read(files, own_keys)})
             for (name, part), (score, own_keys) in zip(self.scorers.items(), self.each(keys), strict=True)

@@ -74,12 +74,12 @@ class YesNoSettings(ScorerSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """Return the rule that was the only one once."""
+        """Return the key of the rule, if it is the one that was the only one once."""
         return ("rule",) if self.rule == "prefix" else ()
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """A rule reads replies, which do not tie."""
+        """Return the settings of the way of reading that is not used: a rule reads replies, which do not tie."""
         return ("tie_is_no",) if self.by == "generation" else ("rule",)
 
     def make(self) -> YesNoScorer:
@@ -112,7 +112,7 @@ _BEGINS_A_SENTENCE = (
     r"(?:['’](?:s|m|re|ve|d|ll))?|(?:is|are|was|were|do|does|did|has|have|had|can?|wo|should|would|could)n['’]t)"
     r"(?![\p{L}\p{N}\-'’])(?<!\ba(?=\s+priori\b))"
 )
-"""What can follow a "no" that is an answer: no noun, before which it is a part of what it says (no evidence)."""
+"""Words that can follow a "no" that is an answer: no noun, before which it is a part of what it says (no evidence)."""
 
 
 _GAP = r"[\"'”’*_)]*[^\S\n]+[\"'“‘*_(]*"
@@ -208,7 +208,7 @@ class YesNoScorer(SettingsScorer[YesNoSettings]):
     def version(self) -> int:
         """Return 2 for words in a reply, 3 with full-width ones and without those that are denied.
 
-        By log-likelihood 2 shares the credit of a tie.
+        By log-likelihood, 2 shares the credit of a tie.
         """
         if self.settings.by == "loglikelihood":
             return 2

@@ -66,27 +66,29 @@ class ScorerSettings(Spec):
     kind: str
 
     needs_options: ClassVar[bool] = False
-    """Whether a sample needs options that an answer is chosen from."""
+    """True if a sample needs options that an answer is chosen from."""
 
     needs_target: ClassVar[bool] = True
-    """Whether a sample needs a target."""
+    """True if a sample needs a target."""
 
     needs_reply: ClassVar[bool] = True
-    """Tell whether a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
+    """True if a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Columns that the scorer reads and that a row need not have: without one it is as if it held null."""
+        """Return the columns that the scorer reads and that a row need not have: a missing one is read as null."""
         return ()
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """Keys that came later and say here what was so before them: they leave the fingerprints as they were."""
+        """Return the keys that came later and have the value here that was meant before: fingerprints leave them
+        out.
+        """
         return ()
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Keys that decide nothing beside the values of the others."""
+        """Return the keys that decide nothing beside the values of the others."""
         return ()
 
     @model_serializer(mode="wrap")
@@ -108,7 +110,7 @@ class ScorerSettings(Spec):
 
     @property
     def column_of_reply(self) -> str | None:
-        """The column of another reply, with which that of the model is compared; None where there is none."""
+        """Return the column of another reply, with which the model's is compared; None if there is none."""
         return None
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
@@ -258,7 +260,7 @@ class Scorer(ABC):
         """Judge the responses, one for each request and in their order."""
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """``score``, step by step: of a scorer with ``roles`` it yields what it asks the models of these."""
+        """Judge as ``score`` does, step by step: a scorer with ``roles`` yields what it asks the models of these."""
         yield from ()
         return self.score(presented, responses)
 
@@ -277,7 +279,9 @@ class Scorer(ABC):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """A template that is rendered as each sample's ``PreparedSample.continuation``, and its keys; None for none."""
+        """Return a template that is rendered as each sample's ``PreparedSample.continuation``, and its keys; None for
+        none.
+        """
         return None
 
     def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:

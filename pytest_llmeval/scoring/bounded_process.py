@@ -1,8 +1,8 @@
 """A process that computes for a scorer, with bounds: what ends it costs one computation, and the next starts another.
 
-A process of its own, because a computation can take for ever inside one call of a C function, take all memory, or end
-the interpreter, and because no signal handler or thread of pytest's process may be touched. It is a plain subprocess
-with a pipe: nothing is forked while torch has threads, and the user's ``__main__`` is not imported again.
+The process is one of its own, because a computation can take for ever inside one call of a C function, take all memory,
+or end the interpreter, and because no signal handler or thread of pytest's process may be touched. It is a plain
+subprocess with a pipe: nothing is forked while torch has threads, and the user's ``__main__`` is not imported again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class BoundedProcess:
         return answer, None, False
 
     def _start(self) -> str | None:
-        """Start a process; why that failed, or None."""
+        """Start a process; return why that failed, or None."""
         self._end()
         watched, lifeline = os.pipe() if sys.platform == "linux" else (None, None)
         inherited = () if watched is None else (watched,)
@@ -193,7 +193,7 @@ def _one_line(to: IO[str], back: IO[str], document: object) -> str:
 
 
 def _end_process(process: subprocess.Popen[str], lifeline: int | None, owner: int) -> None:
-    """``lifeline`` is the end of a pipe whose closing ends the process: this one's end closes it, however it comes."""
+    """End the process. ``lifeline`` is a pipe whose closing ends it too, as this one's end does, however it comes."""
     if owner != os.getpid():
         return
     if process.poll() is None:

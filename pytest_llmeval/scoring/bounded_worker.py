@@ -92,7 +92,7 @@ def _answer(
 
 
 def _bound_processor_time(seconds: float) -> None:
-    """The system ends this process once it has used so much more processor time; 0 is no bound."""
+    """Let the system end this process once it has used so much more processor time; 0 is no bound."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)
 

@@ -1,4 +1,4 @@
-"""What a scorer returned, checked: one that a user wrote can return anything, and a report holds numbers only."""
+"""Checks what a scorer returned: one that a user wrote can return anything, and a report holds numbers only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 def judging(scorer: Scorer, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-    """Ask as the scorer does, and check its score. What goes around another scorer has checked that one's.
+    """Ask as the scorer does, and check its score.
 
     A reply that ended inside of its reasoning has no answer, whatever the scorer says of an empty reply.
     """

@@ -126,7 +126,8 @@ def paired_difference(
     clusters: Sequence[int] | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> Difference:
-    """Second minus first, value by value; of a proportion all are 0 or 1. ``clusters[i]`` is that of the two values i.
+    """Return second minus first, value by value; of a proportion all are 0 or 1. ``clusters[i]`` is that of the two
+    values i.
 
     ``limits`` are the lowest and the highest value: the interval is cut at the largest difference that there can be.
     ``ValueError`` for sequences of different lengths, none, and a value that is not finite or not that of a proportion.

@@ -48,7 +48,7 @@ MAX_EPOCHS = 10_000
 
 
 def reduction_parts(name: str) -> tuple[str, int | None]:
-    """``mode@8`` as ``("mode", 8)``, ``pass@4`` as ``("pass@", 4)``, ``mean`` as ``("mean", None)``.
+    """Return ``mode@8`` as ``("mode", 8)``, ``pass@4`` as ``("pass@", 4)``, ``mean`` as ``("mean", None)``.
 
     Raises ``ValueError`` for what is not a reduction.
     """
@@ -243,7 +243,7 @@ def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score,
 def _mean(scores: Sequence[Score]) -> Score:
     """Average every number; right if every reply is, wrong if none is, else a number between.
 
-    Of replies on which a number is not measurable it is averaged over the others; where it is missing, it has no mean.
+    A number that is not measurable on some replies is averaged over the others; one that is missing has no mean.
     """
     found = {score.status for score in scores}
     known = dict.fromkeys(name for score in scores for name in score.values)
@@ -277,7 +277,7 @@ def _majority(votes: Sequence[str | None]) -> int:
 def reduced_metrics(reductions: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
     """Return the metrics of reduced scores where each reply's score carries ``own``; none where the scorer names none.
 
-    Those of the first reduction keep their names; the others' stand under theirs.
+    The first reduction's metrics keep their names; the others' stand under their reductions' names.
     """
     if not own:
         return ()

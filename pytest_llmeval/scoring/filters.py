@@ -65,43 +65,43 @@ NameOrNumber: TypeAlias = Annotated[str | int, BeforeValidator(_name_or_number)]
 
 
 class StripFilter(Spec):
-    """Without white space at both ends, as lm-eval's remove_whitespace."""
+    """Remove white space at both ends, as lm-eval's remove_whitespace."""
 
     kind: Literal["strip"] = "strip"
 
 
 class LstripFilter(Spec):
-    """Without white space at the beginning."""
+    """Remove white space at the beginning."""
 
     kind: Literal["lstrip"] = "lstrip"
 
 
 class LowerFilter(Spec):
-    """In lower case, as lm-eval's lowercase."""
+    """Write the text in lower case, as lm-eval's lowercase."""
 
     kind: Literal["lower"] = "lower"
 
 
 class UpperFilter(Spec):
-    """In upper case, as lm-eval's uppercase."""
+    """Write the text in upper case, as lm-eval's uppercase."""
 
     kind: Literal["upper"] = "upper"
 
 
 class FirstLineFilter(Spec):
-    """The first line that holds more than white space; no answer where there is none."""
+    """Keep the first line that holds more than white space; without one there is no answer."""
 
     kind: Literal["first_line"] = "first_line"
 
 
 class LastLineFilter(Spec):
-    """The last line that holds more than white space; no answer where there is none."""
+    """Keep the last line that holds more than white space; without one there is no answer."""
 
     kind: Literal["last_line"] = "last_line"
 
 
 class AfterFilter(Spec):
-    """The text after a marker."""
+    """Keep the text after a marker."""
 
     kind: Literal["after"] = "after"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
@@ -110,7 +110,7 @@ class AfterFilter(Spec):
 
 
 class BeforeFilter(Spec):
-    """The text before a marker."""
+    """Keep the text before a marker."""
 
     kind: Literal["before"] = "before"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
@@ -119,8 +119,8 @@ class BeforeFilter(Spec):
 
 
 class RegexFilter(Spec):
-    """The text that a regular expression finds, as lm-eval's regex: the match, or its one group, or the first group
-    with text.
+    """Keep the text that a regular expression finds, as lm-eval's regex: the match, or its one group, or the first
+    group with text.
 
     White space at both ends is taken off.
     """
@@ -137,7 +137,7 @@ class RegexFilter(Spec):
 
 
 class ChoiceRegexFilter(Spec):
-    """A letter in brackets, as lm-eval's multi_choice_regex finds it.
+    """Keep a letter in brackets, as lm-eval's multi_choice_regex finds it.
 
     What the pattern finds; else the text of one of the sample's choices, as its letter; else a bare letter after a
     colon.
@@ -158,7 +158,7 @@ class ChoiceRegexFilter(Spec):
 
 
 class MapFilter(Spec):
-    """Another text for a whole text, as lm-eval's map: map: {"1": yes}, or with a default for all others."""
+    """Replace a whole text by another, as lm-eval's map: map: {"1": yes}, or with a default for all others."""
 
     kind: Literal["map"] = "map"
     values: dict[str, NameOrNumber] = Field(min_length=1, description="For each text, the text that replaces it.")
@@ -168,7 +168,7 @@ class MapFilter(Spec):
 
 
 class DropReasoningFilter(Spec):
-    """Without the model's reasoning: all from an opening to its closing tag, and white space after it.
+    """Remove the model's reasoning: all from an opening to its closing tag, and white space after it.
 
     A closing tag without an opening one closes what the prompt opened. A block that is never closed leaves no answer.
     """
@@ -202,7 +202,7 @@ _SHORT: dict[str, str] = {"after": "marker", "before": "marker", "regex": "patte
 
 
 def _named(value: object) -> object:
-    """``strip``, ``{after: "####"}`` and ``{after: {marker: "####"}}`` as ``{kind: …, …}``."""
+    """Return ``strip``, ``{after: "####"}`` and ``{after: {marker: "####"}}`` as ``{kind: …, …}``."""
     if isinstance(value, BaseModel):
         return value
     name, settings = name_and_settings(value, "filter", FILTERS)
@@ -246,7 +246,9 @@ def filters_json_schema() -> dict[str, Any]:
 
 
 class Filter(Protocol):
-    """One step. None is a reply that holds no answer. May raise ``TimeoutError`` and ``MemoryError``."""
+    """One step of a chain. None stands for a reply that holds no answer. May raise ``TimeoutError`` and
+    ``MemoryError``.
+    """
 
     def __call__(self, text: str, choices: Sequence[str]) -> str | None: ...
 

@@ -159,12 +159,12 @@ class PairedMetric:
 
     @property
     def drop(self) -> float:
-        """The difference, more is worse."""
+        """Return the difference as a loss: more is worse."""
         return -self.difference.difference if self.higher_is_better else self.difference.difference
 
     @property
     def largest_drop(self) -> float | None:
-        """The end of the interval at which the drop is largest; None where there is none.
+        """Return the end of the interval at which the drop is largest; None where there is none.
 
         0 of a metric without limits of which no sample's value has changed: nothing says how large a change could be
         that was not seen, and none was.
@@ -188,7 +188,7 @@ class PairedMetric:
         """Tell whether a test at ``level`` could find anything: where all of these units became worse, its p is
         0.5^units.
 
-        Where it cannot, it passes whatever happened.
+        A test that cannot passes whatever happened.
         """
         return 0.5**self.num_units <= level
 
@@ -461,12 +461,12 @@ def _sums(base: str, rows: Sequence[Row]) -> _Sums:
 
 
 def counted(num_samples: int) -> str:
-    """``1 sample``, ``1,000 samples``."""
+    """Return ``1 sample``, ``1,000 samples``."""
     return f"{num_samples:,} {'sample' if num_samples == 1 else 'samples'}"
 
 
 def listed(ids: Sequence[str]) -> str:
-    """``(a, b, c, …)``: the first few."""
+    """Return ``(a, b, c, …)``: the first few."""
     return f"({', '.join(map(quoted, ids[:_MAX_LISTED]))}{', …' if len(ids) > _MAX_LISTED else ''})"
 
 

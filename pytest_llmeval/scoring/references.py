@@ -1,4 +1,7 @@
-"""What a sample expects: indices of right choices, or texts that count as right. Errors are one line for the user."""
+"""Reads what a sample expects: indices of right choices, or texts that count as right.
+
+Errors are one line for the user.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def several_or_one(texts: Sequence[str]) -> str | tuple[str, ...]:
 
 
 def right_choices(sample: Sample) -> tuple[int, ...]:
-    """Indices into ``sample.choices`` of the right ones, ascending: at least one, and not all.
+    """Return the indices into ``sample.choices`` of the right ones, ascending: at least one, and not all.
 
     A target is an index, the text of a choice (compared after white space is stripped from both ends), or a list of
     these. ``ValueError`` says what is wrong with the choices or the target.

@@ -83,7 +83,7 @@ class Templates:
 
     @property
     def _sandbox(self) -> Sandbox:
-        """The sandbox of this suite, made when the first template is rendered."""
+        """Return the sandbox of this suite, made when the first template is rendered."""
         if self._own_sandbox is None:
             self._own_sandbox = Sandbox(python_values=self.python_values)
         return self._own_sandbox

@@ -161,7 +161,7 @@ REASON: Mapping[str, JSON] = {"reason": {"type": "string"}}
 
 
 _SEEDS_APART = 1000
-"""Between the askings of one sample: those that are tried again take the seeds that follow."""
+"""The distance of the seeds of one sample's questions: a question that is tried again takes the seed that follows."""
 
 
 MAX_REPLY = 200_000
@@ -239,7 +239,7 @@ def object_schema(properties: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def checked_keys(found: Mapping[str, object], expected: Sequence[str]) -> None:
-    """``ValueError`` unless these names are there, and no others."""
+    """Raise ``ValueError`` unless these names are there, and no others."""
     if missing := [name for name in expected if name not in found]:
         raise ValueError(f"the verdict lacks {', '.join(missing)}")
     if others := [name for name in found if name not in expected]:
@@ -269,7 +269,7 @@ class OwnPrompt(Spec):
 
 
 def _own_prompt(value: object) -> object:
-    """A text alone is the template."""
+    """Take a text alone for the template."""
     if isinstance(value, str):
         return {"template": value}
     if value is None or isinstance(value, dict | OwnPrompt):
@@ -300,11 +300,11 @@ class PromptedSettings(JudgedSettings):
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """The prompt, where it is ours."""
+        """Return the key of the prompt, if the words are ours."""
         return ("prompt",) if self.prompt is None else ()
 
     def with_files_read(self, files: FileReader, keys: Keys = ("score",)) -> Self:
-        """With the template that the file of its name holds."""
+        """Return the settings with the template that the file of its name holds."""
         if self.prompt is None or self.prompt.path is None:
             return self
         text = files.text(self.prompt.path, (*keys, self.kind, "prompt", "path"))
@@ -327,11 +327,11 @@ class PromptedScorer(JudgedScorer[P]):
     @property
     @abstractmethod
     def default_prompt(self) -> str:
-        """Our own words for the task."""
+        """Return our own words for the task."""
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Lines that follow the task, whoever words it: what the settings say."""
+        """Return the lines that follow the task, whoever words it: what the settings say."""
         return ()
 
     @property
@@ -341,11 +341,13 @@ class PromptedScorer(JudgedScorer[P]):
 
     @property
     def columns_of_replies(self) -> tuple[str, ...]:
-        """Columns that hold replies, which the judge is shown as data."""
+        """Return the columns that hold replies, which the judge is shown as data."""
         return ("response",)
 
     def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
-        """Return a template that cannot be read, or that names what is data; recorded verdicts on no reply."""
+        """Return why a template cannot be used (it cannot be read, or names what is data), or recorded verdicts
+        cannot.
+        """
         if self.is_about_data and not suite.has_own_responses:
             return (
                 "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
@@ -371,12 +373,12 @@ class PromptedScorer(JudgedScorer[P]):
         return None
 
     def judges(self) -> list[str]:
-        """Verdicts that were recorded are those of some judge, whom the suite's author knows."""
+        """Name recorded verdicts as those of a judge, whom the suite's author knows."""
         recorded = dict.fromkeys(self.settings.recorded_columns)
         return [f"verdicts recorded in {' and '.join(recorded)}"] if recorded else []
 
     def present(self, sample: Sample) -> PreparedSample:
-        """With the judge's task, where the suite words it. ``SettingsError`` where its template fails."""
+        """Present the sample with the judge's task, if the suite words it. ``SettingsError`` if its template fails."""
         presented = super().present(sample)
         if self._template is None:
             return presented

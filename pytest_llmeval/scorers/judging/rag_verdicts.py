@@ -49,7 +49,7 @@ _MAX_CLAIMS = 200
 
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
-    """One kind of asking.
+    """One kind of question to a judge.
 
     ``schema`` is what the JSON of the verdict has to follow. ``read`` raises ``ValueError`` for what is no verdict.
     """
@@ -240,7 +240,7 @@ class Found:
     verdicts: tuple[dict[str, JSON], ...] = ()
 
     def after(self, *verdicts: dict[str, JSON]) -> Self:
-        """With verdicts that were there before."""
+        """Return the same with these verdicts before its own."""
         return replace(self, verdicts=(*verdicts, *self.verdicts))
 
 
@@ -270,7 +270,7 @@ def shown_verdict(
 
 
 def share(verdicts: Sequence[bool]) -> float:
-    """Share of the claims that are supported. ``ZeroDivisionError`` for none."""
+    """Return the share of the claims that are supported. ``ZeroDivisionError`` if there are none."""
     return sum(verdicts) / len(verdicts)
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 NUM_TRIES = 3
-"""How often a verdict is asked for that cannot be read."""
+"""The number of times that a verdict is asked for until one can be read."""
 
 
 _MAX_CHARACTERS = 100_000
@@ -135,7 +135,7 @@ def _again(request: GenerateRequest, number: int) -> GenerateRequest:
 def _is_shown(text: str, request: GenerateRequest) -> bool:
     """Tell whether the judge's prompt contains the JSON of a verdict, however it is spaced.
 
-    Then it copies an example, or what the judged reply wants to be said about itself.
+    Such a verdict is a copy of an example, or of what the judged reply wants to be said about itself.
     """
     said = "".join(_unfenced(text).split())
     turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
@@ -143,7 +143,7 @@ def _is_shown(text: str, request: GenerateRequest) -> bool:
 
 
 def yes_or_no(text: str) -> dict[str, JSON]:
-    """``{"yes": true}`` or false of a reply that is one of the two words, however it is written and marked.
+    """Return ``{"yes": true}`` or false for a reply that is one of the two words, however it is written and marked.
 
     ``ValueError`` for anything else: nothing is looked for in prose.
     """

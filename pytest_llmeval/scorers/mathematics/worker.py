@@ -16,11 +16,11 @@ _MAX_SHOWN = 200
 
 
 _ROUNDED = 1e-6
-"""How far a decimal can be from an irrational number, as a part of it."""
+"""The largest distance of a decimal from an irrational number that it rounds, as a part of it."""
 
 
 _SAME = 1e-30
-"""How far two numbers can be from each other whose roots and powers are equal when they are computed."""
+"""The largest distance of two numbers with roots and powers that are equal when they are computed."""
 
 
 _DIGITS = 50

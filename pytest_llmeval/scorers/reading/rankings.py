@@ -209,7 +209,7 @@ def _without_relevant(judged: JudgedRanking) -> str | None:
 
 
 def _without_gain(judged: JudgedRanking) -> str | None:
-    """Any grade above 0 is a gain, whatever ``relevant_from`` says."""
+    """Say that nothing is a gain, if so: any grade above 0 is one, whatever ``relevant_from`` says."""
     return None if any(grade > 0 for grade in judged.judgements) else NO_RELEVANT
 
 
@@ -218,13 +218,13 @@ def _without_documents(judged: JudgedRanking) -> str | None:
 
 
 def precision(judged: JudgedRanking, k: int | None) -> float:
-    """Relevant documents among the first k, by k, also where fewer were found."""
+    """Return the number of relevant documents among the first k over k, also if fewer were found."""
     k = len(judged.grades) if k is None else k
     return judged.num_hits(k) / k if k else 0.0
 
 
 def recall(judged: JudgedRanking, k: int | None) -> float:
-    """Relevant documents among the first k, by all relevant ones."""
+    """Return the number of relevant documents among the first k over that of all relevant ones."""
     return judged.num_hits(k) / judged.num_relevant
 
 
@@ -241,12 +241,12 @@ def hit_rate(judged: JudgedRanking, k: int | None) -> float:
 
 
 def reciprocal_rank(judged: JudgedRanking, k: int | None) -> float:
-    """1 by the rank of the first relevant document; 0 where none of the first k is."""
+    """Return 1 over the rank of the first relevant document; 0 if none of the first k is."""
     return next((1 / rank for rank, is_hit in enumerate(judged.hits[:k], 1) if is_hit), 0.0)
 
 
 def average_precision(judged: JudgedRanking, k: int | None) -> float:
-    """Precision at the rank of each relevant document among the first k, summed, by all relevant ones."""
+    """Return the sum of the precisions at the ranks of relevant documents among the first k, over all relevant ones."""
     total, hits = 0.0, 0
     for rank, is_hit in enumerate(judged.hits[:k], 1):
         if is_hit:
@@ -256,7 +256,7 @@ def average_precision(judged: JudgedRanking, k: int | None) -> float:
 
 
 def r_precision(judged: JudgedRanking, _: int | None) -> float:
-    """Precision at the rank that is the number of relevant documents."""
+    """Return precision at the rank that is the number of relevant documents."""
     return precision(judged, judged.num_relevant)
 
 
@@ -279,13 +279,13 @@ def bpref(judged: JudgedRanking, _: int | None) -> float:
 
 
 def judged_share(judged: JudgedRanking, k: int | None) -> float:
-    """Judged documents among the first k, by the number of these that were found."""
+    """Return the share of the first k documents, as far as so many were found, that were judged."""
     shown = judged.grades[:k]
     return sum(grade is not None for grade in shown) / len(shown)
 
 
 def ndcg(judged: JudgedRanking, k: int | None) -> float:
-    """Normalised discounted cumulative gain: the gain is the grade, the discount log2(rank + 1).
+    """Return normalised discounted cumulative gain: the gain is the grade, the discount log2(rank + 1).
 
     K. Järvelin and J. Kekäläinen (2002, doi:10.1145/582415.582418), with the discount from the first rank on.
     """
@@ -293,7 +293,7 @@ def ndcg(judged: JudgedRanking, k: int | None) -> float:
 
 
 def ndcg_exp(judged: JudgedRanking, k: int | None) -> float:
-    """``ndcg`` with the gain 2^grade - 1, by C. Burges et al. (2005, doi:10.1145/1102351.1102363)."""
+    """Return ``ndcg`` with the gain 2^grade - 1, by C. Burges et al. (2005, doi:10.1145/1102351.1102363)."""
     return _ndcg(judged, k, lambda grade: 2.0**grade - 1)
 
 

@@ -116,7 +116,7 @@ T = TypeVar("T")
 
 
 AROUND = r"[\s*_`~>#:\-\"'“”„‘’«»‹›「」『』()\[\]{}（）【】<$]"
-"""What can stand before an answer and is no part of it."""
+"""Characters that can stand before an answer and are no part of it."""
 
 
 _MAX_SENTENCE = 300

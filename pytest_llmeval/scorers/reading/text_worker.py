@@ -12,7 +12,7 @@ _SCORERS: dict[str, LibraryScorer[Any]] = {}
 
 
 def services() -> dict[str, Any]:
-    """``values`` of a text and its references, by a scorer with these settings."""
+    """Return the service ``values``: the numbers of a text by its references, by a scorer with these settings."""
     return {"values": _values}
 
 

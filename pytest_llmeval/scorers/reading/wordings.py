@@ -1,4 +1,4 @@
-r"""How replies in ten languages deny an answer, affirm it, and mark the one that they mean.
+r"""The words by which replies in ten languages deny an answer, affirm it, and mark the one that they mean.
 
 The languages are English, Chinese, Spanish, French, German, Portuguese, Russian, Arabic, Japanese and Korean. The
 patterns say what stands directly before or behind an answer; what an answer is, ``stated.py`` and ``yes_no.py``
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 CLOSING = r"[)\]}\"”'’*_`）】」』>]"
-"""What can stand behind an answer and is no part of it."""
+"""Characters that can stand behind an answer and are no part of it."""
 
 
 _STOP = r".,;:!?\n。，、；：！？،؛؟"

@@ -34,7 +34,7 @@ __all__ = ["macro_average", "micro_average"]
 def macro_average(parts: Iterable[Mapping[str, Metric]], limits: Limits = NO_LIMITS) -> dict[str, Metric]:
     """Return each metric's mean over the parts, every one counting equally; ``n`` is the number of parts.
 
-    Only of metrics that each part has a value for, and of no counts; none of fewer than two parts. The parts hold
+    Counts, and metrics that a part has no value for, are left out; fewer than two parts have no average. The parts hold
     different samples, and different clusters where samples lie in clusters. The standard error of k parts is
     ``sqrt(sum(stderr²)) / k``, None where a part has none. ``limits`` as ``summarize`` takes them.
 
@@ -69,7 +69,7 @@ def micro_average(
 ) -> dict[str, Metric]:
     """Return the mean of each named metric over the samples of all suites together, every one counting equally.
 
-    Only of metrics that scores of at least two suites carry. Left out are counts, and metrics of classes (``mcc``,
+    Left out are metrics that scores of fewer than two suites carry, counts, and metrics of classes (``mcc``,
     ``f1_macro`` and others of ``corpus_formulas.py``), whose numbers mean another class in each suite. Perplexities are
     pooled: a text counts as much as it has words, bytes or tokens. ``clusters`` holds each suite's, as ``summarize``
     takes them, and ``limits``; a cluster is never the same as one of another suite. ``ValueError`` where their number

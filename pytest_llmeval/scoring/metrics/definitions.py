@@ -100,7 +100,9 @@ def _cosine(name: str, description: str) -> MetricDefinition:
 
 
 def _accuracies() -> Iterator[MetricDefinition]:
-    """Accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first winning."""
+    """Define accuracy by each normalisation, with the credit of a tie shared; then as lm-eval counts it, the first
+    winning.
+    """
     for name, how in _BEST_BY.items():
         yield _gain(f"accuracy_{name}", "proportion", f"Accuracy of the option {how}.", in_terminal=False)
     for suffix, how in {"": "that is the answer", **{f"_{name}": how for name, how in _BEST_BY.items()}}.items():
@@ -374,7 +376,7 @@ def _unprefixed(base: str) -> MetricDefinition | None:
 
 
 NOT_MEASURABLE = "not_measurable"
-"""Among the settings of a suite: what a sample counts as on which a metric is not measurable, by metric."""
+"""The key of a suite's settings that says, by metric, what a sample counts as if it is not measurable there."""
 
 _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(sentence_)?bleu_\d+", ("tokenize", "smoothing", "smooth_value", "lowercase")),
@@ -392,7 +394,7 @@ _SETTINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("relevant_from", "ties", "no_relevant"),
     ),
 )
-"""By metrics, those of their scorer's settings that their formula depends on."""
+"""The scorer's settings that a metric's formula depends on, by the metric."""
 
 
 def metric_form(name: str, scorer: str | None, settings: Mapping[str, JSON]) -> str:
@@ -461,7 +463,7 @@ def named_metrics(scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str
 
 
 _NAMING = ("rag", "retrieval")
-"""Scorers with a setting for that."""
+"""Scorers whose settings name their metrics."""
 
 
 def _judge_of(part: str, scorer: str | None, settings: Mapping[str, JSON]) -> tuple[str | None, Mapping[str, JSON]]:

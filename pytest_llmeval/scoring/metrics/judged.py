@@ -69,7 +69,7 @@ def is_of_trust(name: str) -> bool:
     """Return whether a metric's name is one of those that say how far a judge is trusted, or what people would have
     found.
 
-    Not what one of several scorers gives that is called ``judge``.
+    The metrics of one of several scorers that a suite calls ``judge`` are none of them.
     """
     return name in OF_RATED or regex.fullmatch(rf"judge\.(alpha|\d+\..+)|{CORRECTED}.+", name) is not None
 

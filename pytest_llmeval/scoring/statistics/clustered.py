@@ -7,7 +7,7 @@ Miller, 2024, arXiv:2411.00640) with the factor G / (G - 1) for G clusters. Its 
 as alike within clusters as these are (G. W. Imbens and M. Kolesár, 2016, doi:10.1162/REST_a_00552): G - 1 for clusters
 of equal size, and few where a few large ones decide.
 
-Of few clusters all of it is too small, so that there is none of fewer than ``MIN_CLUSTERS``: every function here raises
+All of it is too small if clusters are few, so that fewer than ``MIN_CLUSTERS`` have none: every function here raises
 ``ValueError`` for those, for sequences of different lengths, and for a value that is not finite.
 """
 
@@ -283,7 +283,7 @@ def _sums_and_sizes(values: Sequence[float], clusters: Sequence[int]) -> tuple[l
 
 
 _NUM_HALVINGS = 60
-"""After which an interval of width 2 is as narrow as a float can tell."""
+"""The halvings after which an interval of width 2 is as narrow as a float can tell."""
 
 
 def paired_proportions_interval(gained: int, lost: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

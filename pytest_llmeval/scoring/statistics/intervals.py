@@ -49,7 +49,7 @@ CONFIDENCE = 0.95
 """The confidence level of every interval that is reported."""
 
 NUM_RESAMPLES = 1000
-"""How often a bootstrap draws as many samples as there are."""
+"""The number of times that a bootstrap draws as many samples as there are."""
 
 _SEED = 0
 _MOST = 1 - 1e-9

@@ -72,7 +72,7 @@ class NullDistribution:
     def p_at_least(self, observed: float) -> float:
         """Return the p-value of ``observed``: how likely it is to see as much, or more.
 
-        Of draws ``(1 + count) / (1 + draws)``, which is never too small (B. Phipson and G. K. Smyth, 2010,
+        For draws it is ``(1 + count) / (1 + draws)``, which is never too small (B. Phipson and G. K. Smyth, 2010,
         doi:10.2202/1544-6115.1585).
         """
         reached = self.values >= observed - self.tolerance
@@ -443,7 +443,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 POWER = 0.9
-"""How likely the smallest detectable drop is to be found."""
+"""The probability with which the smallest detectable drop is found."""
 
 _TOLERANCE = 1e-4
 _REACH = 7.5

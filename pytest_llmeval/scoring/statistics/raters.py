@@ -166,7 +166,7 @@ def _kappa(
     sole_rater: str | None,
     confidence: float,
 ) -> Estimate:
-    """Kappa of what each sample's two ratings cost, between 0 for the same and 1.
+    """Return kappa of what each sample's two ratings cost, between 0 for the same and 1.
 
     ``chance_of_human[i]`` is the mean cost of the i-th human rating against all of the judge's, and the other way
     round. The terms whose squares are summed are those of Fleiss, Cohen and Everitt, written with costs in place of
@@ -217,7 +217,7 @@ class _Panel:
     disagreements: NDArray[np.float64]
 
     def alpha(self, counts: NDArray[np.float64]) -> float | None:
-        """Alpha of samples each of which is there so many times; None where all ratings are equal."""
+        """Return alpha of samples each of which is there so many times; None if all ratings are equal."""
         weights = counts[self.samples]
         there = self.values[weights > 0]
         if not len(there) or there.min() == there.max():
