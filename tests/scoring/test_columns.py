@@ -83,11 +83,7 @@ def test_a_category_has_the_numbers_of_its_scores_alone(scores: list[Score], int
         ]
 
 
-def test_a_value_that_is_not_finite_is_said_where_it_is_taken() -> None:
-    columns = ScoreColumns([Score(status="correct", values={"brier": value}) for value in (0.5, math.nan)])
-    assert columns.values("brier", Places([0]))[0] == [0.5]
-    with pytest.raises(ValueError, match="a score's value of brier is nan: nothing is averaged over it"):
-        columns.values("brier")
+def test_nothing_is_averaged_over_a_value_that_is_not_finite() -> None:
     for broken in ([1.0, math.inf], [math.inf, -math.inf], [math.nan], [1e308, 1e308, -math.inf]):
         with pytest.raises(ValueError, match="among the values: nothing is averaged over it"):
             mean(broken)

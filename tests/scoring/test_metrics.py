@@ -201,7 +201,7 @@ def test_skill_needs_a_chance_below_1(chance: float) -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_nothing_is_averaged_over_nan(bad: float) -> None:
     score = scored(rating=bad, length=3.0)
-    with pytest.raises(ValueError, match="rating"):
+    with pytest.raises(ValueError, match="nothing is averaged over it"):
         summarize([score], ["rating"])
     assert checked(score, "mine").status == "unscored"
     assert checked(score, "mine").reason == f"the scorer mine gave rating = {bad}, expected a finite number"

@@ -222,12 +222,6 @@ def test_a_perplexity_too_large_for_a_float_is_no_number() -> None:
     json.dumps([asdict(metric) for metric in (*metrics.values(), *high.values(), *top.values())], allow_nan=False)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_nothing_is_pooled_over_nan(bad: float) -> None:
-    with pytest.raises(ValueError, match="nothing is averaged over it"):
-        summarize([*CORPUS, scored(bad, 1, 1, 1)], ["word_perplexity"])
-
-
 def test_denominators_that_sum_to_nothing() -> None:
     assert summarize([scored(-1, 1, 0, 1)], ["bits_per_byte"])["bits_per_byte"].value is None
     with pytest.raises(ValueError, match="sum to more than 0"):

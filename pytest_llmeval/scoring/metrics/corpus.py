@@ -31,7 +31,6 @@ from pytest_llmeval.scoring.statistics.clustered import are_too_few, bootstrappe
 from pytest_llmeval.scoring.statistics.intervals import (
     Bootstrapped,
     bootstrap_of_sums,
-    check_finite,
     estimate_ratio,
     with_width,
 )
@@ -84,14 +83,11 @@ def pooled(name: str, values: Sequence[Mapping[str, float]], clusters: Sequence[
     (``intervals.estimate_ratio``; a text's words are taken to be alike): the interval of the rate, carried over by
     ``of_rate``, so that it is not symmetric for perplexities; and the standard error of the rate times the slope (delta
     method). None for fewer than two samples. Where ``clusters[i]`` is the cluster of ``values[i]``, clusters are the
-    independent parts, and none are given for fewer than ``clustered.MIN_CLUSTERS``. ``ValueError`` for a value that is
-    not finite.
+    independent parts, and none are given for fewer than ``clustered.MIN_CLUSTERS``.
     """
     formula = POOLED[split_name(name)[1]]
     nats = [-sample["loglikelihood"] for sample in values]
     units = [sample[formula.unit] for sample in values]
-    check_finite(nats)
-    check_finite(units)
     total = math.fsum(units)
     if total <= 0:
         return FormulaEstimate(None)
@@ -185,7 +181,7 @@ def ingredients_among(names: Collection[str]) -> set[str]:
 def corpus_value(
     name: str, samples: Sequence[Ingredients], clusters: Sequence[int] | None = None, *, bootstraps: bool = False
 ) -> FormulaEstimate:
-    """Return the corpus metric ``name`` over samples. ``ValueError`` for an ingredient that is not finite.
+    """Return the corpus metric ``name`` over samples, whose ingredients are finite.
 
     Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
     ``bootstraps`` says otherwise; what follows is for all others.
@@ -196,7 +192,6 @@ def corpus_value(
     bootstrap samples have no value, where all have the same, and of a formula with ``no_interval``.
     """
     formula = _formula(name)
-    _check_finite(name, samples)
     value = _finite(formula.compute(samples))
     if value is None or formula.no_interval is not None or are_too_few(clusters):
         return FormulaEstimate(value)
@@ -219,7 +214,6 @@ def corpus_difference(
     lengths.
     """
     formula = _formula(name)
-    _check_finite(name, (*first, *second))
     before, after = (_finite(formula.compute(samples)) for samples in (first, second))
     if before is None or after is None:
         return None
@@ -298,10 +292,3 @@ def _with_error(value: float, found: Bootstrapped | None) -> FormulaEstimate:
     if found is None or with_width((found.low, found.high)) is None:
         return FormulaEstimate(value)
     return FormulaEstimate(value, found.stderr, (found.low, found.high))
-
-
-def _check_finite(name: str, samples: Iterable[Ingredients]) -> None:
-    for sample in samples:
-        for need, value in sample.items():
-            if not math.isfinite(value):
-                raise ValueError(f"a score's value of {need} is {value}: {name} is not computed from it")

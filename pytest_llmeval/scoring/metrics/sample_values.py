@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, filterfalse
+from itertools import compress
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar, cast
@@ -136,11 +135,10 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Column(Generic[T]):
-    """An entry for each score, None where it has none; ``is_whole``: all have one, ``is_finite``: all are numbers."""
+    """An entry for each score, None where it has none; ``is_whole``: all have one."""
 
     entries: list[T | None]
     is_whole: bool
-    is_finite: bool = True
 
 
 class ScoreColumns:
@@ -164,17 +162,10 @@ class ScoreColumns:
     def values(
         self, name: str, places: Places | None = None, clusters: Sequence[int] | None = None
     ) -> tuple[list[float], list[int] | None]:
-        """Return the values of the metric ``name`` (``sample_values.value_of``, or a count). ``ValueError`` for one
-        that is not finite: nothing is averaged over it.
-        """
+        """Return the values of the metric ``name`` (``sample_values.value_of``, or a count)."""
         if name not in self._values:
             self._values[name] = self._column_of(name)
-        column = self._values[name]
-        found, own = _taken(column, places, clusters)
-        if not column.is_finite:
-            for value in filterfalse(math.isfinite, found):
-                raise ValueError(f"a score's value of {name} is {value}: nothing is averaged over it")
-        return found, own
+        return _taken(self._values[name], places, clusters)
 
     def ingredients(
         self, name: str, places: Places | None = None, clusters: Sequence[int] | None = None
@@ -182,7 +173,7 @@ class ScoreColumns:
         """Return what the metric ``name`` is made of, as ``sample_values.ingredients`` gives it."""
         if name not in self._ingredients:
             entries = ingredients_by_score(self.scores, name)
-            self._ingredients[name] = _Column(entries, is_whole=None not in entries)
+            self._ingredients[name] = _column(entries)
         return _taken(self._ingredients[name], places, clusters)
 
     def has_ingredients(self, name: str) -> bool:
@@ -237,9 +228,7 @@ class ScoreColumns:
             except KeyError:
                 pass
             else:
-                return _Column(
-                    cast("list[float | None]", found), is_whole=True, is_finite=all(map(math.isfinite, found))
-                )
+                return _Column(cast("list[float | None]", found), is_whole=True)
         entries = [
             float(score.values[name]) if score.status != "unscored" and name in score.values else None
             for score in self.scores
@@ -262,12 +251,8 @@ class ScoreColumns:
         )
 
 
-def _column(entries: list[float | None]) -> _Column[float]:
-    return _Column(
-        entries,
-        is_whole=None not in entries,
-        is_finite=all(math.isfinite(entry) for entry in entries if entry is not None),
-    )
+def _column(entries: list[T | None]) -> _Column[T]:
+    return _Column(entries, is_whole=None not in entries)
 
 
 def _taken(

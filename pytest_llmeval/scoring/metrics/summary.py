@@ -246,9 +246,6 @@ class _Samples:
         """Return the values of the metric, and the clusters of those that have one."""
         return self.columns.values(name, self.places, self.clusters)
 
-    def chances_of_skill(self) -> list[float | None]:
-        return self.columns.chances("skill", self.places)
-
 
 def _samples(
     scores: Sequence[ScoreLike] | ScoreColumns,
@@ -306,7 +303,7 @@ def _mean(samples: _Samples, name: str, kind: Kind) -> Metric:
     if are_too_few(clusters):
         return found
     limits = samples.limits_of(name)
-    chances = samples.chances_of_skill() if name == "skill" else None
+    chances = samples.columns.chances("skill", samples.places) if name == "skill" else None
     if chances is not None:
         limits = lowest_skill(chances), limits[1]
     interval: tuple[float, float] | None
@@ -451,11 +448,9 @@ class Percentiles:
 
 
 def percentiles(values: Sequence[float]) -> Percentiles | None:
-    """Return the mean and percentiles of the values; None of none. ``ValueError`` for one that is not finite."""
+    """Return the mean and percentiles of finite values; None if there are none."""
     if not values:
         return None
-    if not all(map(math.isfinite, values)):
-        raise ValueError("percentiles are taken of finite values only")
     ordered = sorted(values)
     return Percentiles(
         n=len(ordered),
@@ -494,7 +489,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Distribution | None:
-        """Return the distribution of values, None of no values. ``ValueError`` for one that is not finite."""
+        """Return the distribution of finite values; None if there are none."""
         found = percentiles(values)
         if found is None:
             return None

@@ -94,7 +94,6 @@ def estimate_mean(values: Sequence[float], clusters: Sequence[int] | None = None
         return _as_skewed_as_samples(estimate_in_clusters(values, clusters), values)
     n = len(values)
     if n < 2:
-        intervals.check_finite(values)
         return None
     centre, scale = mean(values), math.sqrt(n * (n - 1))
     return intervals.estimate_sum(centre, [(value - centre) / scale for value in values], n - 1.0, float(n))
@@ -128,7 +127,6 @@ def standard_error(values: Sequence[float], clusters: Sequence[int] | None = Non
         return estimate_in_clusters(values, clusters).stderr
     n = len(values)
     if n < 2:
-        intervals.check_finite(values)
         return None
     return math.sqrt(intervals.sum_of_squares(values, mean(values)) / (n - 1) / n)
 
@@ -275,7 +273,6 @@ def _alike(values: Sequence[float], sums: Sequence[float], sizes: Sequence[float
 
 
 def _sums_and_sizes(values: Sequence[float], clusters: Sequence[int]) -> tuple[list[float], list[float]]:
-    intervals.check_finite(values)
     num_clusters = count_clusters(clusters)
     if num_clusters < MIN_CLUSTERS:
         raise ValueError(f"{num_clusters} clusters are too few for a standard error, which takes {MIN_CLUSTERS}")
