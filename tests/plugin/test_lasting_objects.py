@@ -29,6 +29,16 @@ def test_state():
 """
 
 
+_COUNT = gc.get_freeze_count
+
+
+@pytest.fixture
+def llm_pytester(llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Give the sessions of this module the real count of frozen objects, which other tests save themselves."""
+    monkeypatch.setattr(gc, "get_freeze_count", _COUNT)
+    return llm_pytester
+
+
 @pytest.fixture(autouse=True)
 def _as_before(preloaded: None) -> Iterator[None]:
     """As in a process of its own: that of the tests has left objects out for itself."""
