@@ -234,27 +234,36 @@ class Pipeline(Scorer):
     """
 
     parts: tuple[Part, ...]
+    deciding: Part = field(init=False)
+    """The part whose status is the sample's."""
+    name: str = field(init=False)
+    version: int = field(init=False)
+    default_template: str = field(init=False)
+    tells_right_from_wrong: bool | None = field(init=False)
+    is_about_data: bool = field(init=False)
+    reads_documents: bool = field(init=False)
+    roles: frozenset[Role] = field(init=False)
+    _is_several: bool = field(init=False)
 
-    @property
-    def deciding(self) -> Part:
-        """Return the part whose status is the sample's."""
-        return self.parts[0]
-
-    @property
-    def _is_several(self) -> bool:
-        return bool(self.deciding.name)
+    def __post_init__(self) -> None:
+        scorers = [part.scorer for part in self.parts]
+        found = {
+            "deciding": self.parts[0],
+            "name": "several" if self.parts[0].name else scorers[0].name,
+            "version": 1 if self.parts[0].name else scorers[0].version,
+            "default_template": scorers[0].default_template,
+            "tells_right_from_wrong": scorers[0].tells_right_from_wrong,
+            "is_about_data": any(scorer.is_about_data for scorer in scorers),
+            "reads_documents": all(scorer.reads_documents for scorer in scorers),
+            "roles": frozenset(role for scorer in scorers for role in scorer.roles),
+            "_is_several": bool(self.parts[0].name),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def _below(self, part: Part, keys: Keys) -> Keys:
         """Return the keys below ``score`` of what stands at ``keys`` of a part's scorer."""
         return (*_SCORERS, part.name, "score", *keys) if self._is_several else keys
-
-    @property
-    def name(self) -> str:
-        return "several" if self._is_several else self.deciding.scorer.name
-
-    @property
-    def version(self) -> int:
-        return 1 if self._is_several else self.deciding.scorer.version
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -276,10 +285,6 @@ class Pipeline(Scorer):
     def better(self) -> Mapping[str, Better]:
         others = {f"{part.name}.{name}": way for part in self.parts[1:] for name, way in part.better.items()}
         return {**others, **self.deciding.better}
-
-    @property
-    def default_template(self) -> str:
-        return self.deciding.scorer.default_template
 
     def present(self, sample: Sample) -> PreparedSample:
         """Present as the deciding scorer does, with what the others present. Raise ``ValueError``, which names the
@@ -390,28 +395,12 @@ class Pipeline(Scorer):
                 first, template = part.name, own
         return template
 
-    @property
-    def tells_right_from_wrong(self) -> bool | None:
-        return self.deciding.scorer.tells_right_from_wrong
-
     def warnings(self, samples: Sequence[Sample]) -> list[tuple[str, Keys]]:
         return [(text, self._below(part, keys)) for part in self.parts for text, keys in part.scorer.warnings(samples)]
 
     def options(self, presented: PreparedSample) -> tuple[tuple[str, ...], tuple[int, ...]]:
         part, own = next(self._presented(presented))
         return part.scorer.options(own)
-
-    @property
-    def is_about_data(self) -> bool:
-        return any(part.scorer.is_about_data for part in self.parts)
-
-    @property
-    def reads_documents(self) -> bool:
-        return all(part.scorer.reads_documents for part in self.parts)
-
-    @property
-    def roles(self) -> frozenset[Role]:
-        return frozenset(role for part in self.parts for role in part.scorer.roles)
 
     def judges(self) -> list[str]:
         return [text for part in self.parts for text in part.scorer.judges()]
