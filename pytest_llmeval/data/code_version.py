@@ -21,10 +21,8 @@ __all__ = ["JUDGED_BY", "SOURCE", "hash_of_sources", "version_of_class", "versio
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAX_DEPTH = 8
 _OURS = "pytest_llmeval"
-
 SOURCE = "source"
 """Among the details of a model that is Python code: its ``hash_of_sources``."""
-
 JUDGED_BY = "judged_by"
 """The attribute that names the model which a scorer asks: it has a fingerprint of its own."""
 

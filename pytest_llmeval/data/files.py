@@ -43,13 +43,11 @@ __all__ = [
 COMPRESSIONS = (".gz", ".zst")
 DISTRIBUTION = "pytest-llmeval-suites"
 _BUFFER_BYTES = 1 << 18
-
 _MAX_RATIO = 200
 _ANY_RATIO_BYTES = 1_000_000
 """The bytes that may come out of any compressed file; past that, no more than so many times what was read of it. Text
 is 3 to 30 times as long as compressed, and what was made to fill the memory a thousand times.
 """
-
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 

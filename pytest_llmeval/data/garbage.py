@@ -25,7 +25,6 @@ _WHILE_MADE = (50_000, 20, 1_000_000)
 """Thresholds of ``gc`` with which new objects are looked at, as other people's code may make cycles of them, and all
 objects practically never.
 """
-
 _MOST_OF_INTERPRETER = 2_000
 """Python 3.12 has left out some 400 objects of its own when it starts; ``gc.freeze`` leaves out tens of thousands."""
 

@@ -27,7 +27,6 @@ __all__ = ["HubDataset", "HubError", "load_split", "read_hub", "table_of"]
 
 HubError: TypeAlias = Callable[[str, str], SuiteError]
 """Makes the error of a message and the key that it is about: ``hub``, ``config``, ``split``, ``revision``."""
-
 _REACH_TIMEOUT_S = 5.0
 """The hub's own libraries retry for half a minute."""
 _BATCH_ROWS = 1000

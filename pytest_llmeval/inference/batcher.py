@@ -56,8 +56,6 @@ __all__ = ["Batcher", "InFlight", "Models", "PlannedSample", "are_same"]
 
 _PORTIONS = 64
 """Samples are put in flight when a part of the places, one in so many, is free: to look for the next one takes time."""
-
-
 Models: TypeAlias = Mapping[Role, Sequence[object]]
 """The models of each role; several judges are a panel."""
 

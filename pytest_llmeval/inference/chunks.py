@@ -35,13 +35,10 @@ __all__ = [
 
 DEFAULT_CHUNK_SIZE = 128
 """Samples asked for together: enough for a prefix tree to pay, few enough that ``-x`` wastes little."""
-
 _CHUNKS_PER_WORKER = 4
 """The least number of chunks for each worker, so that one slow chunk leaves the others something to do."""
-
 KEEPS_FILES = ("loadfile", "loadscope")
 """Modes of ``--dist`` under which one worker runs the whole of a suite."""
-
 _TESTS_PER_UNIT = 16
 _UNITS_PER_WORKER = 8
 

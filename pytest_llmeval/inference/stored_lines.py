@@ -34,7 +34,6 @@ __all__ = [
 
 AUDIT = "audit"
 """The kind of a request that asks how log-likelihoods are computed: its answer is an ``EngineUse``."""
-
 _FORMAT = 1
 """Part of every key: it grows when an old reply would be misread, as when a field's default changes, or when its key
 means something else."""
@@ -150,8 +149,6 @@ class Line:
 
 
 Reply: TypeAlias = Response | EngineUse
-
-
 _HEAD = re.compile(
     rb'\{"crc":"([0-9a-f]{8})",(?="time":(\d{10}\.\d{6}),"session":"([0-9a-f]{16})","key":"([0-9a-f]{16}))'
 )

@@ -39,11 +39,7 @@ ASPECTS: Mapping[str, str] = {
     "clarity": "The reply is easy to understand, well ordered, and says nothing twice.",
 }
 """The aspects that need no description in a suite."""
-
-
 _Known: TypeAlias = Literal["accuracy", "completeness", "clarity"]
-
-
 _Described: TypeAlias = Annotated[dict[str, str], Field(json_schema_extra=NAMES_IN_SCHEMA)]
 
 
@@ -164,8 +160,6 @@ class AspectsSettings(PromptedSettings):
 
 MEAN = "aspects"
 """The metric that is the mean of a sample's aspects."""
-
-
 _MOST_LISTED = 101
 """Ratings that a schema lists."""
 

@@ -49,11 +49,7 @@ class EquivalenceSettings(PromptedSettings):
 
 
 _By: TypeAlias = Literal["exact", "math", "judge"]
-
-
 _STEPS: tuple[Normalization, ...] = ("unicode", "lower", "collapse_whitespace")
-
-
 _SCHEMA = object_schema({**REASON, "equivalent": {"type": "boolean"}})
 
 

@@ -60,8 +60,6 @@ def _step(value: object) -> object:
 
 
 NormalizationStep: TypeAlias = Annotated[Normalization | Remove, BeforeValidator(_step)]
-
-
 Normalizations: TypeAlias = Annotated[tuple[NormalizationStep, ...], FROM_LIST]
 
 
@@ -89,19 +87,10 @@ class ExactSettings(ScorerSettings):
 
 
 _PUNCTUATION = regex.compile(rf"[\p{{P}}{regex.escape(string.punctuation)}]+")
-
-
 _ARTICLES = regex.compile(r"\b(?:a|an|the)\b", regex.IGNORECASE)
-
-
 _REMOVING: frozenset[Normalization] = frozenset(("no_punctuation", "no_ascii_punctuation", "no_articles", "no_digits"))
-
-
 _NO_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
 _NO_DIGITS = str.maketrans("", "", string.digits)
-
 
 _NORMALIZATIONS: Mapping[Normalization, Callable[[str], str]] = MappingProxyType(
     {

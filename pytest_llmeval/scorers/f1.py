@@ -25,8 +25,6 @@ class F1Settings(ScorerSettings):
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 

@@ -69,17 +69,9 @@ class JsonSettings(ScorerSettings):
 
 
 _MAX_CHARACTERS = 1_000_000
-
-
 _MAX_DEPTH = 100
-
-
 _MAX_DIGITS = 1_000
-
-
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-
-
 _FENCE = "```"
 
 
@@ -223,8 +215,6 @@ def _unfenced(text: str) -> str:
 
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-
-
 _MAX_SHOWN = 300
 
 
@@ -342,11 +332,7 @@ def schema_violation(schema: Any, value: JSON) -> str | None:
 
 _MAX_S = 5.0
 """Seconds of processor time that one comparison may take: a reply may have a hundred thousand entries to look at."""
-
-
 _MAX_ERRORS = 1_000
-
-
 _MAX_NAMES = 2_000
 """Each name is looked for among all."""
 
@@ -364,8 +350,6 @@ class _Clock:
 
 
 _SCHEMAS_BY_NAME = ("properties", "$defs", "definitions", "dependentSchemas", "dependencies")
-
-
 _VALUES = ("const", "enum", "default", "examples")
 
 

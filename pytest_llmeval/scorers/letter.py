@@ -64,11 +64,7 @@ class LetterSettings(ScorerSettings):
 
 
 _TEMPLATE = "{{ question }}\n\n{{ lettered_choices }}\n\nRespond only with the letter of the correct answer:"
-
-
 _ALPHABET_SIZE = len(string.ascii_uppercase)
-
-
 _MAX_TOKENS = 10
 
 

@@ -45,14 +45,8 @@ __all__ = [
 
 
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
-
-
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{2,}|[AaPp]\.?\s?[Mm]\b)")
-
-
 _TIME = re.compile(r"(?:at)?(\d{1,2})(?::(\d{2}))?(?:([ap])\.?m\.?)?")
-
-
 _SPACES = re.compile(r"\\(?:left|right|q?quad)(?![A-Za-z])|\\[!,;: ]|[\s~$]")
 
 
@@ -172,7 +166,6 @@ class MathSettings(ScorerSettings):
 
 Comparison = Literal["math_verify", "searched", "minerva"]
 
-
 _WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
     {
         "math_verify": ("boxed", "answer", "math", "number"),
@@ -181,10 +174,7 @@ _WAYS: Mapping[MathCompare, tuple[Extract, ...]] = MappingProxyType(
     }
 )
 
-
 _ONE = Answer("1", "whole")
-
-
 _EXTRA = "install it with: pip install 'pytest-llmeval-suites[math]'"
 
 

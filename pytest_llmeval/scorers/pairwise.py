@@ -116,21 +116,14 @@ class PairwiseSettings(PromptedSettings):
 
 
 _Winner: TypeAlias = Literal["reply", "other", "tie"]
-
-
 _POINTS: Mapping[_Winner, float] = {"reply": 1.0, "tie": 0.5, "other": 0.0}
-
 
 _BY_LABEL: tuple[Mapping[str, _Winner], ...] = (
     {"A": "reply", "B": "other", "tie": "tie"},
     {"A": "other", "B": "reply", "tie": "tie"},
 )
 """The meaning of a label in each of the two orders."""
-
-
 _OTHER = "other reply"
-
-
 _NO_DETAILS: Mapping[str, JSON] = MappingProxyType({})
 
 

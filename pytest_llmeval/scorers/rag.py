@@ -93,14 +93,9 @@ class RagSettings(JudgedSettings):
 
 
 T = TypeVar("T")
-
-
 COLUMN = "contexts"
 """The column of the contexts if the suite names none and the model has returned none."""
-
-
 _Part: TypeAlias = Literal["question", "answer", "reference", "context"]
-
 
 _NEEDS: Mapping[RagMetric, tuple[_Part, ...]] = MappingProxyType(
     {
@@ -114,7 +109,6 @@ _NEEDS: Mapping[RagMetric, tuple[_Part, ...]] = MappingProxyType(
     }
 )
 
-
 _LACKS: Mapping[_Part, str] = MappingProxyType(
     {
         "question": "there is no question",
@@ -124,20 +118,11 @@ _LACKS: Mapping[_Part, str] = MappingProxyType(
     }
 )
 
-
 _BETWEEN_CHUNKS = "\n\n"
-
-
 _EMPTY = Verdict(value=forms.Judged(False, "the chunk is empty"), problem=None, replies=())
-
-
 _SAY_WHERE = "name the column that has them, score.rag.contexts"
-
-
 _MAX_SHOWN = 500
 """Characters of a chunk that stand beside its verdict."""
-
-
 _RAGAS_TEMPERATURE = 0.3
 """The temperature of requests whose replies are to differ."""
 

@@ -32,24 +32,12 @@ from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 __all__ = ["QrelsFile", "RetrievalScorer", "RetrievalSettings"]
 
 _WITH_CUTOFF = ("ndcg", "ndcg_exp", "recall", "precision", "f1", "hit_rate", "judged")
-
-
 _OF_ALL = ("ap", "rr")
-
-
 _WITHOUT_CUTOFF = ("r_precision", "bpref")
 """Metrics that have a cut-off, ``recall@10``; that are of the whole ranking unless they have one; that have none."""
-
-
 _KNOWN = (*_WITH_CUTOFF, *_OF_ALL, *_WITHOUT_CUTOFF)
-
-
 _NAME = regex.compile(r"([a-z_0-9]+?)(?:@(\d+))?")
-
-
 _IN_SCHEMA = f"^(?:(?:{'|'.join((*_WITH_CUTOFF, *_OF_ALL))})(?:@[1-9][0-9]*)?|{'|'.join(_WITHOUT_CUTOFF)})$"
-
-
 Cutoff: TypeAlias = Annotated[int, Field(ge=1)]
 
 
@@ -169,15 +157,9 @@ class RetrievalSettings(ScorerSettings):
 
 _QRELS = "qrels"
 """The column that is read by default, and the name of a sample's judgements in ``judged_with``."""
-
-
 _FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\n[ \t]*```", regex.DOTALL | regex.IGNORECASE)
-
-
 _MAX_LISTED = 100
 """Documents that a record lists."""
-
-
 _MAX_ANSWER = 10
 """Documents that an answer names."""
 

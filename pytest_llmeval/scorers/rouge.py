@@ -63,12 +63,8 @@ class RougeSettings(ReferenceSettings):
 
 MAX_PAIRS = 25_000_000
 """Words of the reply times words of a reference, which is what the longest common subsequence takes: seconds."""
-
-
 MAX_WORDS_SKIPPING = 2_000
 """Words of a text whose pairs with any gap are counted: two million."""
-
-
 _WORD = re.compile(r"[a-z0-9]+")
 
 

@@ -116,8 +116,6 @@ class RubricSettings(PromptedSettings):
 
 SHARE = "rubric"
 """The metric that is the share of a sample's points."""
-
-
 _ROUNDING = 1e-9
 
 

@@ -87,23 +87,14 @@ class YesNoSettings(ScorerSettings):
 
 
 Answer: TypeAlias = Literal["yes", "no"]
-
-
 _ANSWERS: tuple[Answer, Answer] = ("yes", "no")
-
-
 _CHANCE = 0.5
-
-
 _MAX_TOKENS = 10
 
 
 # Letters of scripts without case are not among them: nothing separates words there, as in Yes错误.
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}\p{M}\p{N}]"
-
-
 _WORD = rf"(?<!{_LETTER})(yes|no)(?!['’\-]?{_LETTER})"
-
 
 _BEGINS_A_SENTENCE = (
     r"(?:(?:i|he|she|it|we|you|they|this|that|these|those|there|the|an?|my|your|his|her|its|our|their|not|never"
@@ -113,10 +104,7 @@ _BEGINS_A_SENTENCE = (
     r"(?![\p{L}\p{N}\-'’])(?<!\ba(?=\s+priori\b))"
 )
 """Words that can follow a "no" that is an answer: no noun, before which it is a part of what it says (no evidence)."""
-
-
 _GAP = r"[\"'”’*_)]*[^\S\n]+[\"'“‘*_(]*"
-
 
 _FIRST = regex.compile(
     rf"(?:{AROUND}|\\[A-Za-z]+(?=\s*\{{))*+{_WORD}"
@@ -124,22 +112,14 @@ _FIRST = regex.compile(
     regex.IGNORECASE,
 )
 
-
 _ANYWHERE = regex.compile(
     rf"(?<!\bnot\s+an?\s+[\"'“‘*]*){_WORD}(?!(?<=no){_GAP}(?!(?:because|since|is|was|ist|est)\b)[\p{{L}}\p{{N}}])",
     regex.IGNORECASE,
 )
 
-
 _JOINED = regex.compile(rf"{JOINED}|\s*but\salso\s+")
-
-
 _ASKED = regex.compile(rf"(?:{JOINED}(?:yes|no))?{ASKED.pattern}", regex.IGNORECASE)
-
-
 _GOES_ON = regex.compile(rf"{CLOSING}*+\s+\p{{L}}")
-
-
 _TARGETS: Mapping[str, Answer] = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 
 

@@ -38,8 +38,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-
-
 AS_THEY_APPLY = {"settings": "as they apply"}
 """The context of ``model_dump`` that gives every setting that decides something, its default where none was given."""
 
@@ -131,7 +129,6 @@ class ScorerSettings(Spec):
 
 
 S = TypeVar("S", bound=ScorerSettings)
-
 Better: TypeAlias = Literal["higher", "lower"]
 
 

@@ -19,8 +19,6 @@ __all__ = ["checked", "judging", "never_right", "shown_score"]
 
 _MAX_REASON = 200
 """Reasons are counted: one that tells a story is a story of one sample."""
-
-
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
 

@@ -53,17 +53,9 @@ __all__ = [
 
 
 _T = TypeVar("_T")
-
-
 _VALUES = ("name", "version", "metrics", "default_template")
-
-
 _METHODS = ("present", "variables", "answer_text", "requests", "score")
-
-
 _PROTOCOL = (*_VALUES, *_METHODS)
-
-
 _MAX_MESSAGE = 300
 
 
@@ -307,10 +299,7 @@ written into the source file of the scorer, it changes that file, which is. Read
 beside, to change the judge alone.
 """
 
-
 _OFFERED = ("reply", "target", "sample")
-
-
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

@@ -36,14 +36,8 @@ __all__ = [
 ]
 
 _FORM = re.compile(r"(mean|first|any|all)|(mode)(?:@([1-9][0-9]{0,5}))?|(pass[@^])([1-9][0-9]{0,5})")
-
-
 _PATTERN = whole(r"mean|first|any|all|mode|(mode@|pass@|pass\^)[1-9][0-9]{0,5}")
-
-
 _KNOWN = ("mean", "first", "mode", "mode@8", "any", "all", "pass@1", "pass^1")
-
-
 MAX_EPOCHS = 10_000
 
 
@@ -143,11 +137,7 @@ def reduction_problem(names: Sequence[str], count: int) -> str | None:
 
 COUNTING_REDUCTIONS = ("any", "all", "pass@", "pass^")
 """Reductions that need to know which replies are right, by the first of ``reduction_parts``."""
-
-
 _COUNTS = ("correct", "total", "no_answer")
-
-
 _UNLIKE_ONE_GUESS = ("skill",)
 
 

@@ -59,8 +59,6 @@ def _name_or_number(value: object) -> object:
 
 
 Place: TypeAlias = Annotated[Literal["first", "last"] | int, BeforeValidator(_place)]
-
-
 NameOrNumber: TypeAlias = Annotated[str | int, BeforeValidator(_name_or_number)]
 
 
@@ -186,17 +184,11 @@ class DropReasoningFilter(Spec):
 
 PlainFilter: TypeAlias = StripFilter | LstripFilter | LowerFilter | UpperFilter | FirstLineFilter | LastLineFilter
 """The filters that have no settings."""
-
-
 _AnyFilter: TypeAlias = (
     PlainFilter | AfterFilter | BeforeFilter | RegexFilter | ChoiceRegexFilter | MapFilter | DropReasoningFilter
 )
-
-
 FILTERS: dict[str, type[Spec]] = {str(model.model_fields["kind"].default): model for model in get_args(_AnyFilter)}
 """Names of the filters, and the models of their settings."""
-
-
 _SHORT: dict[str, str] = {"after": "marker", "before": "marker", "regex": "pattern", "choice_regex": "pattern"}
 """The setting that stands alone in the short form: ``{after: "####"}`` is ``{after: {marker: "####"}}``."""
 
@@ -218,8 +210,6 @@ def _named(value: object) -> object:
 
 FilterSettings: TypeAlias = Annotated[_AnyFilter, Field(discriminator="kind"), BeforeValidator(_named)]
 """Settings of one filter: its name, or its name with its settings."""
-
-
 Filters: TypeAlias = Annotated[tuple[FilterSettings, ...], FROM_LIST]
 """Filters, in the order in which they are applied."""
 

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 Normalize: TypeAlias = Literal["token", "sum", "char", "byte"]
-
 TIE_TOLERANCE = 1e-6
 """Options tie whose log-likelihoods differ by no more than one part in a million: eight steps of a float32.
 
@@ -37,7 +36,6 @@ A model that makes no difference between options gives them numbers that differ 
 logprobs, and a division rounds again. Options that a model does tell apart seldom lie so close: of log-likelihoods of
 about -10 that differ by about 1, in one sample of 100,000.
 """
-
 
 _SHOWN_OF_TIE = 4
 

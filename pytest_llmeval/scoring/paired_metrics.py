@@ -55,7 +55,6 @@ __all__ = [
 
 LEAST_CHANGE = 1e-9
 """A sample whose value changed by no more has not changed: another order of summing does as much."""
-
 USUALLY_KEPT = 10
 """Samples each way: as many as a table shows."""
 
@@ -108,7 +107,6 @@ def flipped_samples(
 
 Row: TypeAlias = tuple[float, ...]
 """A sample's numbers that a metric is made of: its value, or what is summed over samples."""
-
 _MAX_LISTED = 3
 _MAX_FLIPPED = 1000
 """Samples each way that a report keeps of a comparison with a baseline, whose records it does not have."""

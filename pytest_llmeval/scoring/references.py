@@ -17,8 +17,6 @@ from pytest_llmeval.types import JSON, Sample
 __all__ = ["no_column", "quote", "right_choices", "several_or_one", "target_texts"]
 
 _SHOWN_CHARACTERS = 60
-
-
 _COMPARED_CHARACTERS = 1000
 """The longest text whose nearest spelling is looked for: that takes the product of their lengths."""
 

@@ -23,13 +23,8 @@ from pytest_llmeval.scoring.references import quote
 __all__ = ["Place", "PythonRegex", "check_counts", "found_text"]
 
 Place: TypeAlias = Literal["first", "last"] | int
-
-
 _WORD = r"\p{L}\p{N}_"  # what str.isalnum() takes, and the underscore
-
-
 _SPACE = r"\s\x1c-\x1f"
-
 
 _OUTSIDE = {
     "w": f"[{_WORD}]",
@@ -41,13 +36,8 @@ _OUTSIDE = {
     "B": rf"(?:(?!\A\Z)(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}])))",
 }
 
-
 _IN_SET = {"w": _WORD, "s": _SPACE}
-
-
 _COUNT = re.compile(r"\{([0-9]*)(?:(,)([0-9]*))?\}")
-
-
 _PART_WITH_FLAGS = re.compile(r"\(\?[aiLmsux]*[ax][aiLmsux]*(?:-[imsx]+)?:")
 
 
@@ -183,8 +173,6 @@ def _set(pattern: str, start: int) -> tuple[str, int]:
 
 
 _MAX_UNROLLED = 100_000
-
-
 _COUNTED = regex.compile(r"\{([0-9]+)(?:,[0-9]*)?\}")
 
 

@@ -24,8 +24,6 @@ __all__ = [
 
 MAX_END = 100_000
 """Characters at either end of a reply in which ``letter`` and ``yes_no`` look for its answer."""
-
-
 _NO_VALUES: Mapping[str, float] = MappingProxyType({})
 
 

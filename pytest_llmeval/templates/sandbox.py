@@ -114,8 +114,6 @@ TEXT_FILTERS: Mapping[str, Callable[..., Any]] = {
     "regex_replace": _regex_replace,
 }
 """The filters by the names that templates call them by."""
-
-
 MAX_OUTPUT = 10_000_000
 """Characters of a rendered text."""
 _MAX_ITEMS = 100_000

@@ -41,8 +41,6 @@ __all__ = [
 
 
 T = TypeVar("T")
-
-
 _MAX_CLAIMS = 200
 """The most claims that are read of one text: each of them is one more request."""
 
@@ -90,16 +88,11 @@ def _judged(found: object, key: str, text: str = "", *others: str) -> Judged:
 
 
 _REASON_FIRST = "First give your reason in a sentence or two."
-
-
 _SUPPORT = (
     "A claim is supported where it follows from what the context says; what is known from elsewhere does not count."
 )
-
-
 SUPPORTED = _yes_or_no(f"You decide whether a context supports a claim. {_SUPPORT}", "supported")
 """The task of a verdict on a claim by a context."""
-
 
 RELEVANT = _yes_or_no(
     "You decide whether a text that was retrieved for a question is relevant: whether something in it helps to answer "
@@ -221,8 +214,6 @@ ATTRIBUTED_SENTENCES = Form(
     _sentences,
 )
 """The task that reads a question, a context and an answer."""
-
-
 Gathering: TypeAlias = Generator[Ask, Sequence[Response | Failed], T]
 """Something that asks models, and returns what came of it."""
 

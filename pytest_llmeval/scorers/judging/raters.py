@@ -27,8 +27,6 @@ __all__ = ["human_value", "is_of_this_reply", "panel", "panel_metrics", "people_
 
 _BY_MAJORITY = ("accuracy", "win_rate", "first_order", "second_order")
 """Numbers that stand for labels: what most judges say, and a half where no label has more than half of them."""
-
-
 _LABELS = frozenset((0.0, 0.5, 1.0))
 
 
@@ -123,20 +121,14 @@ def _shown(scores: Sequence[Score]) -> dict[str, JSON]:
 
 
 _ACCURACY = "accuracy"
-
-
 _ORDERS = ("first_order", "second_order")
 """The verdicts of a pair's judge in both orders (see ``pairwise.py``)."""
-
-
 _OF_ORDERS = ("first_order_right", "second_order_right", "both_orders_right")
-
 
 _RIGHT = {
     **dict.fromkeys(("true", "yes", "pass", "right", "correct"), 1.0),
     **dict.fromkeys(("false", "no", "fail", "wrong", "incorrect"), 0.0),
 }
-
 
 _WINNERS = {"reply": 1.0, "tie": 0.5, "other": 0.0}
 

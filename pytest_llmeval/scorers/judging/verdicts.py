@@ -22,31 +22,17 @@ from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, R
 __all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict", "yes_or_no"]
 
 T = TypeVar("T")
-
-
 NUM_TRIES = 3
 """The number of times that a verdict is asked for until one can be read."""
-
-
 _MAX_CHARACTERS = 100_000
 """The most characters of a verdict that is read at all."""
-
-
 _MAX_SHOWN = 10_000
 """The most characters of a verdict that a record keeps: one that is longer says little, and may be megabytes."""
-
-
 _DRAWN_AT = 0.7
 """The temperature of the later tries, if the first one's is lower: the likeliest reply would be the same again."""
-
-
 _YES_OR_NO = regex.compile(r"[\W_]*(yes|no)[\W_]*", regex.IGNORECASE)
-
-
 _LONGEST_WORD = 50
 """Characters of a YES or NO with what stands around it."""
-
-
 _FENCED = regex.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", regex.DOTALL)
 
 

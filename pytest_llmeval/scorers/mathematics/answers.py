@@ -44,36 +44,16 @@ from pytest_llmeval.scorers.reading.wordings import denied_before
 __all__ = ["MAX_REPLY", "Answer", "Extract", "find_answer", "for_math_verify", "same_text"]
 
 Extract: TypeAlias = Literal["boxed", "answer", "math", "number", "dollars", "minerva", "whole", "math_verify"]
-
-
 MAX_REPLY = 100_000
 """Characters of a text that are searched, from its end: an answer stands last."""
-
-
 _MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)(?:\b|(?=n['’]t))|:|\*\*[ \t]*\n)", re.IGNORECASE)
-
-
 _DELIMITER = re.compile(r"\\[\[\]()]|\\.|\$\$|\$|\n", re.DOTALL)
-
-
 _CLOSING: Mapping[str, str] = MappingProxyType({"$": "$", "$$": "$$", r"\[": r"\]", r"\(": r"\)"})
-
-
 _AND = re.compile(r"\s*(?:,|,?\s*and|,?\s*or)\s*")
-
-
 _SENTENCE = re.compile(r"[^\n]*?(?=(?<!\.)\.(?:\s|\*|$)|\n|$)")
-
-
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-
-
 _BOLD = re.compile(r"(?<=\S)\*\*(?![\w({\-])|(?<![\w)}])\*\*(?=\S)")
-
-
 _FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp", "sqrt")
-
-
 _WORDS_OF_MATH = frozenset(("and", "or", "pi", *_FUNCTIONS))
 
 
@@ -179,10 +159,8 @@ _WAYS: Mapping[Extract, Callable[[str], str | None]] = MappingProxyType(
     }
 )
 
-
 _AS_THEY_STAND = frozenset(("dollars", "whole"))
 """Not stripped: the comparison that reads them does what it has to."""
-
 
 _CHARACTERS = str.maketrans(
     {
@@ -210,48 +188,21 @@ _CHARACTERS = str.maketrans(
     }
 )
 
-
 _COMMANDS = ((r"\varnothing", r"\emptyset"), (r"\mathrm{e}", "e"), ("**", "^"))
-
-
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,4})(?![\d.A-Za-z])")
-
-
 _MIXED = re.compile(r"(?<![\d.,/])(\d{1,9})[ ]+(\d{1,9})/(\d{1,9})(?![\d./])")
-
-
 _SET_OF_ALL = re.compile(r"\\\{\s*([a-z])\s*(?:\\mid|\\vert|\\,?\||\||:)\s*(.*?)\s*\\\}", re.DOTALL)
-
-
 _THOUSANDS = re.compile(r"((?:[A-Za-z]\s*=\s*)?[-+]?)([1-9]\d{0,2}(?:(?:,|\{,\}|\\,|\\!)\d{3})+)((?:\.\d+)?)")
-
-
 _GROUPS = re.compile(r"(?<=\d)(?:,\\!|\{,\}|\\[,;!])(?=\d{3}(?!\d))")
-
-
 _REPEATING = re.compile(r"\d*\.\d*\\(?:overline|bar)\s?(?:\{\d+\}|\d)")
-
-
 _BRACKETS = re.compile(
     r"((?:^|[=,;({:|]|\\cup|\\cap|\\in)\s*)(?:\\left)?([\[\](])([^\[\]()]*(?:\([^\[\]()]*\)[^\[\]()]*)*?)(?:\\right)?([\[\])])"
 )
-
-
 _IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
-
-
 _OF_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-
-
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
-
-
 _WORDS = re.compile(r"(?i:yes|no|odd|even|true|false)|[A-Za-z][a-z]{3,}(?: [a-z]+)*")
-
-
 _SPACES_OF_LATEX = re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])|\\[!,;: ]|~")
-
-
 _IDLE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 
 

@@ -13,13 +13,8 @@ __all__ = ["announced_answer", "equal_texts", "normal_form", "normalized_answer"
 
 
 _ANNOUNCED = "Final Answer: The final answer is"
-
-
 _HOPE = re.compile(". I hope it is correct.")
-
-
 _CLOSING = "I hope it is correct."
-
 
 _REPLACED = (
     ("an ", ""),
@@ -44,12 +39,8 @@ _REMOVED = (
     r"\dots",
 )
 
-
 _WHOLE_WORDS = tuple(re.compile(rf"(?<!\\)\b{word}\b") for word in _REMOVED if word.isalpha())
-
-
 _COMMAND = re.compile(r"(\\[a-zA-Z]+)")
-
 
 _SHORTHANDS = (
     (re.compile(r"(.*?)(\$)(.*?)(\$)(.*)"), r"$\3$"),
@@ -61,7 +52,6 @@ _SHORTHANDS = (
     (re.compile(r"(sqrt)(\[[^\]]*\])(\w)"), r"\1\2{\3}"),
     (re.compile(r"(sqrt)(?!\[)([^{])"), r"sqrt{\2}"),
 )
-
 
 _THOUSANDS = re.compile(r"-?\d{1,3}(,\d{3})+")
 
@@ -107,8 +97,6 @@ def _without_word(answer: str, word: str) -> str:
 
 
 _BRACE = re.compile(r"[{}]")
-
-
 _UNIT = r"\text{ "
 
 

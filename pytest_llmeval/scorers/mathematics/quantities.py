@@ -42,26 +42,17 @@ __all__ = [
 WRAPPER = r"\\(?:text(?:rm|normal|it|bf|sf|up)?|math(?:rm|it|bf|sf)|mbox|hbox|operatorname|rm|bf|it)(?![A-Za-z])"
 """Commands of LaTeX whose argument is text, or upright as a unit is."""
 
-
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november"),
     *("december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
 )
 
-
 GAP = r"(?:\s|~|\\[,;:!\s])*"
 """Spaces, as LaTeX writes them."""
-
-
 _MAX_UNIT = 100
-
-
 _MAX_MEANT = 9
-
-
 _MAX_EXPRESSION = 500
 """Characters: what is longer is searched for no unit."""
-
 
 _WITH_PREFIX = {
     "m meter metre": "1 m",
@@ -87,7 +78,6 @@ _WITH_PREFIX = {
     "bit": "1 bit",
     "B byte": "8 bit",
 }
-
 
 _OTHERS = {
     "min minute": "60 s",
@@ -125,7 +115,6 @@ _OTHERS = {
     "dozen": "12",
     "hundred": "100",
 }
-
 
 _SYMBOLS = {"": 0, "k": 3, "K": 3, "c": -2, "m": -3, "d": -1, "µ": -6, "u": -6, "n": -9, "p": -12, "M": 6, "G": 9}
 
@@ -195,17 +184,10 @@ def _table() -> Mapping[str, Unit]:
 
 
 _UNITS = _table()
-
-
 _SHORT = frozenset(("mol", *(prefix + symbol for prefix in ("", "c", "k", "m") for symbol in "mgsAKNJWCVL")))
 """Symbols that are written without a space between them and a negative power behind: ``kms^{-1}``."""
-
-
 _SMALL = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-
-
 _WRAPPER = regex.compile(WRAPPER)
-
 
 _REWRITTEN = tuple(
     (regex.compile(pattern), replacement)
@@ -233,25 +215,12 @@ _REWRITTEN = tuple(
     )
 )
 
-
 _TOKEN = regex.compile(r"([A-Za-zµΩ°%$€£¥₹¢][A-Za-zµΩ'’]*)\.?(?:\^(-?\d))?")
-
-
 _CLOSE = regex.compile(r"(?:[ck]?ms\^-|[cdkm]m|kg|kJ|kW|kN|ft|st|nd|rd|th)(?![A-Za-z])|[A-Za-zµ]{3,}")
-
-
 _NOUN = regex.compile(r"^(?:[BCF°]|per|st|nd|rd|th|in|of|on|at|(?=.*[aeiou]).{3,})$", regex.IGNORECASE)
-
-
 _START = regex.compile(rf"{WRAPPER}|(?<![A-Za-z\\])[A-Za-zµΩ]{{2,}}|\\?[%°]|\\degree|\^\s*\{{?\s*\\circ")
-
-
 _VALUE = regex.compile(r"\d|\\pi(?![A-Za-z])")
-
-
 _GAPS = regex.compile(rf"{GAP}\Z")
-
-
 _BEFORE = regex.compile(rf"[\w)}}\]|!]{_GAPS.pattern}")
 
 
@@ -349,31 +318,18 @@ _MAX_UNITS = 100
 """Characters behind the number in ``2 hours 30 minutes``."""
 _MAX_SENTENCE = 2000
 """Characters of a sentence that are searched for a number."""
-
-
 _OUTER = regex.compile(r"(\$\$?)([^$]+)\1|\\\((.+)\\\)|\\\[(.+)\\\]", regex.DOTALL)
-
-
 _BRACE = regex.compile(rf"(?:(?:{WRAPPER}|\\boldsymbol)\s*)?\{{")
-
-
 _BRACES = regex.compile(r"\\.|[{}]", regex.DOTALL)
-
-
 _MAX_LAYERS = 10
-
-
 _ABOUT = r"(?:about|approximately|approx\.?|around|roughly|nearly|almost|circa)"
-
 
 _APPROXIMATELY = regex.compile(
     rf"\s*(?:\\(?:approx|simeq|sim)(?![A-Za-z])|[≈~∼]|{_ABOUT}\s|{WRAPPER}\s*\{{\s*{_ABOUT}\s*\}}){GAP}",
     regex.IGNORECASE,
 )
 
-
 _APPROXIMATE = regex.compile(r"\\(?:approx|simeq)(?![A-Za-z])|≈")
-
 
 _NAME = regex.compile(
     r"\s*(?:(?P<symbol>(?:[A-Za-z]|\\[A-Za-z]+)(?:_(?:[A-Za-z0-9]|\{[^{}]*\}))?'*)\s*(?:=|(?=≈|\\approx))"
@@ -381,45 +337,25 @@ _NAME = regex.compile(
     rf"|{WRAPPER}\s*\{{[^{{}}]*(?:[=:]|\bis)\s*\}})"
 )
 
-
 _CURRENCY = regex.compile(r"US\s?(?=\\?\$)|(?P<code>USD|EUR|GBP|INR|Rs)\.?\s*(?=[-\d])")
-
-
 _MINUS = rf"[-−–]|(?:negative|minus)\b|{WRAPPER}\s*\{{\s*(?:negative|minus)\s*\}}"
-
-
 _SIGN = regex.compile(rf"(?:\+|(?P<minus>{_MINUS})){GAP}(?=[\d.\\$€£¥₹])")
-
-
 _STOP = regex.compile(r"(?<!\.)[.,;]\s*\Z")
-
-
 _MONTH = regex.compile(rf"({'|'.join(MONTHS)})\.?\s+(?=\d)(.*)", regex.IGNORECASE)
-
-
 _FURTHER = regex.compile(r"(?P<unit>\D+?)(?:,|\band\b|\\text\s*\{\s*and\s*\})?[\s}]*(?P<rest>\d.*)")
-
-
 _WORD = regex.compile(r"\S++")
-
-
 _IN_DIGITS = r"\(?(?P<digits>[0-9][0-9A-Fa-f]*(?:\.[0-9A-Fa-f]+)?)\)?"
-
-
 _DIGITS = regex.compile(_IN_DIGITS)
-
 
 _BASE = regex.compile(
     rf"{_IN_DIGITS}(?:_(?:[\s{{]|{WRAPPER})*(?P<base>[0-9]{{1,2}}|(?<=\{{\s*)[a-z]+)[\s}}]*"
     rf"|(?:[\s~({{]|\\[,;:!\s]|{WRAPPER})*base[\s~}}$]*(?P<base>[0-9]{{1,2}}|[a-z]+)[\s$)}}]*)"
 )
 
-
 _BASES = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"),
     *("fourteen", "fifteen", "sixteen"),
 )
-
 
 NO_DECIMALS = regex.compile(r"(?<=\d)\.(?=\s*(?:/|\\?%|\}|$))")
 

@@ -13,25 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 _MAX_SHOWN = 200
-
-
 _ROUNDED = 1e-6
 """The largest distance of a decimal from an irrational number that it rounds, as a part of it."""
-
-
 _SAME = 1e-30
 """The largest distance of two numbers with roots and powers that are equal when they are computed."""
-
-
 _DIGITS = 50
-
 
 _FORBIDDEN = (
     *("os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link", "os.mkdir", "os.posix_spawn", "os.putenv"),
     *("os.remove", "os.rename", "os.rmdir", "os.spawn", "os.startfile", "os.symlink", "os.system", "os.truncate"),
     *("shutil.", "socket.", "subprocess.", "pty.", "webbrowser.", "urllib.", "ftplib.", "smtplib."),
 )
-
 
 _EXIT_FORBIDDEN = 3
 

@@ -43,41 +43,20 @@ from pytest_llmeval.text.characters import plain_characters
 __all__ = ["Numeral", "final_number", "first_number", "leading_number"]
 
 _MARK = "####"
-
-
 _MAX_CHARACTERS = 1000
-
-
 _MAX_EXPONENT = 1000
-
-
 _MAX_DIGITS = 4000
 """Digits of a power, below what Python writes of an integer."""
-
-
 _MAX_BEHIND = 40
 """Characters behind the last digit that can belong to its number: the end of a repeating decimal, small exponents."""
-
-
 _SIGNS = str.maketrans(
     "\u2010\u2011\u2012\u2013\u2212\ufe63－＋，．％／＄（）\u066a\u066b\u066c\u2044", "-" * 7 + "+,.%/$()%.,/"
 )
-
-
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
-
-
 _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
-
-
 _GAP = r"(?:[^\S\n]|~|\\[!,;:\ ]){0,3}"
-
-
 _SEPARATOR = r"(?:,?[ ]?\\[!,;:\ ]|\{,\}|\{\\,\}|[,'’_~\u2009\u202f\u00a0])"
-
-
 _SPACED = r"(?<![0-9][ ])[1-9][0-9]{0,2}(?:[ ][0-9]{3})++(?![ ]?[0-9]|-[A-Za-z])"
-
 
 _INTEGER = (
     rf"(?:[0-9]{{1,3}}(?:{_SEPARATOR}[0-9]{{3}})++(?![0-9])"
@@ -90,7 +69,6 @@ _INTEGER = (
 # A point that follows a letter, a digit or another point starts no number: "file.5", "1.2.3", "...5".
 _DECIMAL = rf"(?:{_INTEGER}(?:\.[0-9]++)?+|(?<![\w.])\.[0-9]++)"
 
-
 _EUROPEAN = (
     r"[0-9]{1,3}(?:(?:\.[0-9]{3})++|(?:[ '’\u2009\u202f\u00a0][0-9]{3})++),[0-9]{1,2}(?![0-9,])"
     r"|[0-9]{1,3}(?:\.[0-9]{3}){2,}+(?![.0-9])"
@@ -98,7 +76,6 @@ _EUROPEAN = (
     # No group of thousands begins with 0. But "(0,5)" and \boxed{0,5} are pairs, and "0,1,2" and "0,1,…" are lists.
     r"|(?<![.,(\[{])0,[0-9]++(?!\.?[0-9]|,\s?(?:[0-9]|\\|\.\.|…))"
 )
-
 
 _REPEATING = (
     rf"(?P<before>{_INTEGER}?\.[0-9]*)"
@@ -109,26 +86,19 @@ _REPEATING = (
     r"|(?P<open>\.\.\.|…|\\[lc]?dots))"
 )
 
-
 _PERIOD = regex.compile(r"([0-9])\1\1++\Z|([0-9]{2,}?)\2++\Z")
-
-
 _POWER = "[-+]?[0-9]++"
 
 
 # Two asterisks raise to a power only between digits and where none close them: "it costs **18 dollars**" is bold.
 _RAISES = rf"(?:{_GAP}\^{_GAP}|(?<=(?<!\*\*[0-9]*)[0-9])\*\*(?=[-+{{0-9])(?![^\n]*?\*\*))"
 
-
 _EXPONENT = (
     rf"(?:{_RAISES}(?:\{{\s?(?P<NAME>{_POWER})\s?\}}|(?P<NAME>{_POWER}))(?P<tower>{_GAP}(?:\^|\*\*)[0-9^{{}}]++)?"
     r"|(?P<NAME>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]++))"
 )
 
-
 _MAGNITUDES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-
-
 _WORD = rf"(?P<magnitude>(?i:{'|'.join(_MAGNITUDES)}))"
 
 
@@ -136,12 +106,9 @@ _WORD = rf"(?P<magnitude>(?i:{'|'.join(_MAGNITUDES)}))"
 _MAGNITUDE = (
     rf"(?:{_GAP}(?:\*\*|\$)?{_GAP}(?:{_WORD}s?(?![\w\-])|\\[a-z]++\s?\{{\s?{_WORD}(?!\w)(?:\s?\}})?+)|-{_WORD}(?!\w))"
 )
-
-
 _TOP, _BOTTOM = (
     rf"(?:\{{\s?(?P<{name}>-?{_DECIMAL})\s?\}}|\s?(?P<{name}>[0-9]))" for name in ("latex_top", "latex_bottom")
 )
-
 
 _NUMBER = regex.compile(
     rf"""
@@ -166,9 +133,7 @@ _NUMBER = regex.compile(
     regex.VERBOSE,
 )
 
-
 _LAST_DIGIT = regex.compile(rf"(?r)[\p{{Nd}}{_VULGAR}]")
-
 
 _NO_NUMBER = regex.compile(
     rf"""
@@ -180,7 +145,6 @@ _NO_NUMBER = regex.compile(
     """,
     regex.VERBOSE,
 )
-
 
 _BEFORE_MARKED = regex.compile(r"[\s*_(:=]*+(?:\\boxed\{)?")
 

@@ -28,7 +28,6 @@ Qrels: TypeAlias = Mapping[str, int]
 """The grades of documents, by their ids: those of one query."""
 Judgements: TypeAlias = Mapping[str, Qrels]
 """The judgements of each query, by its id."""
-
 _QUERY = ("query_id", "query-id", "qid", "_id", "id")
 _DOCUMENT = ("corpus_id", "corpus-id", "doc_id", "docid", "document_id")
 _GRADE = ("score", "grade", "relevance", "label")

@@ -27,23 +27,11 @@ __all__ = ["LibraryScorer", "ReferenceSettings", "TooLongError", "bleu_warning",
 
 
 _BY_SPACES = ("13a", "intl")
-
-
 _NO_SPACES = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
-
-
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
-
-
 _HAN = regex.compile(r"\p{Han}")
-
-
 _LETTER = regex.compile(r"\p{L}")
-
-
 _ASCII = regex.compile(r"[A-Za-z0-9]")
-
-
 _LETTERS_PER_WORD = 4
 """More than this between two spaces is no word: Chinese that was cut into words before has about two."""
 
@@ -114,8 +102,6 @@ class ReferenceSettings(ScorerSettings):
 
 
 R = TypeVar("R", bound=ReferenceSettings)
-
-
 _SHORT = 2_000
 """Characters of a reply and its references that are compared here: no metric takes more than seconds for them."""
 

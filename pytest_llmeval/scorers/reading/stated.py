@@ -63,16 +63,10 @@ MAX_ANSWER = 10_000
 
 # A run of backslashes is looked at from its start only: from each of its characters it would take quadratic time.
 _BOX_OR_BRACE = re.compile(r"(?<!\\)\\+(?:boxed|fbox)(?![A-Za-z])[ \t]*|\\.|[{}]", re.DOTALL)
-
-
 _BARE_BOX = re.compile(r"[^$\n]*")
-
-
 _BETWEEN_BOXES = re.compile(
     r"\$?\s*(?:,|;|,?\s*and|,?\s*or|,?\s*\\text\s*\{\s*(?:and|or)\s*\}|,?\s*\\(?:quad|qquad))\s*(?:\\quad)?\s*\$?"
 )
-
-
 _MAX_BETWEEN = 40
 
 
@@ -113,21 +107,11 @@ def _boxes(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 T = TypeVar("T")
-
-
 AROUND = r"[\s*_`~>#:\-\"'“”„‘’«»‹›「」『』()\[\]{}（）【】<$]"
 """Characters that can stand before an answer and are no part of it."""
-
-
 _MAX_SENTENCE = 300
-
-
 _SKIPPED = regex.compile(rf"{AROUND}*+")
-
-
 _SENTENCE = regex.compile(r"(?:[^.\n。]|\.(?=\S))*+\.?")
-
-
 _NEXT_QUESTION = regex.compile(r"(?<=\S)[^\S\n]*\n\s*[#*]*\s?(?:Question|Q)\s?\d*\s?[*]*:", regex.IGNORECASE)
 
 
@@ -167,41 +151,17 @@ LabelStyle: TypeAlias = Literal["upper", "lower", "digit"]
 
 # Letters of scripts without case are not among them: nothing separates words there, as in 答案是B。
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}\p{M}\p{Nd}]"
-
-
 _LEFT = rf"(?<!{_LETTER})(?<!{_LETTER}[_'’&/+.,:\-])(?<![\\$€£]|=\s?)"
-
-
 _RIGHT = rf"(?!{_LETTER})(?!['’&/:,\-]{_LETTER})(?!\.{_LETTER}(?!\p{{Ll}}))(?![+#^%°]|\s?=)"
-
-
 _COMMAND = r"\\[A-Za-z]+(?=\s*\{)"
-
-
 _START = regex.compile(rf"(?:{AROUND}|{_COMMAND})*+{NAMED}(?:{AROUND}|{_COMMAND})*+")
-
-
 _BRACKETS = frozenset((*zip("([{（【「『\"“'‘*`", ")]}）】」』\"”'’*`", strict=True),))
-
-
 _BEHIND = regex.compile(r"[)\]\"'*_.:,\-–—\s(（）】」』、：]*+")
-
-
 _A_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b)(?:\p{{Latin}}|\p{{M}}|\p{{Nd}})")
-
-
 _A_NUMBERED_WORD = regex.compile(rf"\s+(?!(?:{VERBS})\b){_LETTER}")
-
-
 _AND = regex.compile(JOINED)
-
-
 _ASIDE = regex.compile(rf"{CLOSING}*+{ASIDE}", regex.IGNORECASE)
-
-
 _APART = regex.compile(rf"{CLOSING}*+[.。]?{CLOSING}*+[^\S\n]*(?:\n|\Z)")
-
-
 _GOES_ON = regex.compile(rf"{CLOSING}++|{CLOSING}*+\s?[.:,;–—\-。，、：；،]|\s*(?:{REASONS})")
 
 

@@ -30,11 +30,7 @@ __all__ = [
 
 CLOSING = r"[)\]}\"”'’*_`）】」』>]"
 """Characters that can stand behind an answer and are no part of it."""
-
-
 _STOP = r".,;:!?\n。，、；：！？،؛؟"
-
-
 _CLAUSE_ENDS = (
     rf"(?={CLOSING}*\s*(?:[{_STOP}]|\Z|(?:and|but|und|aber|et|mais|y|pero|e|mas|и|а|но)\s|[(（]?[A-Z0-9][)）.:：]))"
 )
@@ -73,10 +69,7 @@ def _spaced(words: str) -> str:
 
 # Between "answer" and "is" stands no label: "the option B is wrong" marks none. Single letters that are words may.
 _TO_IS = r"(?:(?!\b(?:[A-Z0-9]|[b-df-nq-tv-xz])\b)[^.:,\n]){0,40}?"
-
-
 _LABEL_FOLLOWS = r"(?=[(（「『“\"'*\s]*[A-Za-z0-9](?![A-Za-z0-9]))"
-
 
 _ENGLISH = _Language(
     false=r"\.?\s(?:(?:is|are|was|seems|looks|(?:would|must)(?:\sbe)?)\s(?:\p{L}+ly\s|also\s|very\s)?"
@@ -107,7 +100,6 @@ _ENGLISH = _Language(
     r"|rest|remaining|all|both|any|every|none)\b)[^.;!?\n]){0,120}?",
 )
 
-
 _GERMAN = _Language(
     false=r"\s(?:(?:ist|sind|war|wäre)\s(?:\p{L}+\s){0,2}?(?:falsch|inkorrekt|unrichtig|unzutreffend|es\snicht"
     r"|nicht\s(?:richtig|korrekt|zutreffend|die\s(?:richtige|korrekte|Antwort)))|stimmt\s(?:\p{L}+\s)?nicht"
@@ -122,7 +114,6 @@ _GERMAN = _Language(
     known=_spaced("und ist nicht weil denn aber eine sind oder"),
     gap=_gap(_spaced("und oder weil denn da aber sondern richtig korrekt nicht")) + r"(?=\s)",
 )
-
 
 _FRENCH = _Language(
     false=r"\s(?:(?:est|sont|serait)\s(?:\p{L}+\s){0,2}?(?:faux|fausses?|incorrecte?s?|erronée?s?|inexacte?s?|à\sécarter"
@@ -139,7 +130,6 @@ _FRENCH = _Language(
     gap=_gap(_spaced("et ou car parce puisque mais correcte? juste pas")) + r"(?=\s)",
 )
 
-
 _SPANISH = _Language(
     false=r"\s(?:(?:es|son|está|era|sería)\s(?:\p{L}+\s)?(?:incorrect|fals|erróne|equivocad)[ao]s?|está\smal"
     r"|no\s(?:es|está)\s(?:la\s)?(?:correct[ao]|respuesta|verdader[ao]|ciert[ao])|se\sdescarta|queda\sdescartad[ao])\b",
@@ -154,7 +144,6 @@ _SPANISH = _Language(
     gap=_gap(_spaced("y o porque pues pero sino correct[ao] no")) + r"(?=\s)",
 )
 
-
 _PORTUGUESE = _Language(
     false=r"\s(?:(?:é|são|está|estão|era|seria)\s(?:\p{L}+\s)?(?:incorret|errad|fals|equivocad)[ao]s?"
     r"|não\s(?:é|está)\s(?:a\s)?(?:corret[ao]|cert[ao]|resposta|verdadeir[ao]))\b",
@@ -166,7 +155,6 @@ _PORTUGUESE = _Language(
     known=_spaced("é porque não está resposta uma pois são meu"),
     gap=_gap(_spaced("e ou porque pois mas corret[ao] cert[ao] não")) + r"(?=\s)",
 )
-
 
 _RUSSIAN = _Language(
     false=r"\s?[—–-]?\s?(?:(?:это|явно|тоже|является|здесь)\s){0,2}(?:неверн|неправильн|ошибочн|ложн|не\sверн|не\sправильн)"
@@ -181,7 +169,6 @@ _RUSSIAN = _Language(
     gap=_gap(r"\b(?:и|или|а|но|потому|так|это|верн\p{L}*|правильн\p{L}*|не)\b|[—–]") + r"(?=\s)",
 )
 
-
 _ARABIC = _Language(
     false=r"\s?(?:(?:هو|هي)\s)?(?:(?:خيار|إجابة|جواب)\s)?(?:(?:ال)?خ(?:طأ|اطئ)\p{L}*|غير\s(?:صحيح|دقيق|مناسب)\p{L}*"
     r"|ليست?\s(?:ال)?(?:صحيح|إجابة|جواب)\p{L}*)",
@@ -193,7 +180,6 @@ _ARABIC = _Language(
     known=r"(?<!\p{L})(?:هو|هي|لأن|الإجابة|الجواب|ليس|ليست|صحيح|صحيحة|خطأ)(?!\p{L})",
     gap=_gap(r"\s(?:و\p{L}|لأن|هو|هي|أو|ليس)", 40),
 )
-
 
 _CHINESE = _Language(
     false=r"\s?(?:选项|项|答案|这个选项)?(?:的?(?:说法|描述|表述|观点))?\s?(?:是|显然|明显|都|也|均|肯定|就|则|为)*"
@@ -210,7 +196,6 @@ _CHINESE = _Language(
     gap=_gap("[是而因所但和或与才不没对]|正确", 30),
 )
 
-
 _JAPANESE = _Language(
     false=r"\s?(?:は|が|も|、)?\s?(?:明らかに|実は)?(?:誤(?!りでは?な)|間違(?!いな|いあり)|正しく(?:な|あり)|不正解"
     r"|正解では(?:な|あり)|不適切)",
@@ -223,7 +208,6 @@ _JAPANESE = _Language(
     gap=_gap("[はがも]|では|正", 30),
 )
 
-
 _KOREAN = _Language(
     false=r"\s?번?\s?(?:은|는|이|가|도)?\s?(?:(?:명백히|확실히|분명히)\s)?(?:틀[렸린리려]|오답|잘못|(?:맞|옳|정확하|적절하)지\s?않"
     r"|부정확|정답이?\s?아)",
@@ -235,7 +219,6 @@ _KOREAN = _Language(
     known=r"\p{Hangul}",
     gap=_gap(r"[은는이가도]\s|정답|맞|옳", 30),
 )
-
 
 _LANGUAGES = (
     *(_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _PORTUGUESE),
@@ -252,41 +235,28 @@ NAMED = (
     r"|alternativa|вариант|ответ|الخيار|الإجابة|الجواب|الحرف)\s+|(?:选项|答案|選択肢|보기|선택지)\s*)?"
 )
 
-
 JOINED = (
     rf"{CLOSING}*\.?\s*(?:[,;/&、，；]|\b(?:and|or|und|oder|et|ou|o|y|u|e|и|или)\b|或者?|和|与|及|还是|以及|か|と|や|または|も|또는"
     r"|이나|나|와|과|혹은|أو|و)\s*(?:(?:and|or|und|oder|et|ou|y|или)\b\s*)?[(\[{\"“'‘*_`（「『]*"
 )
-
 
 ASIDE = (
     r"\s?[(（](?!\s?(?:or|and|but|maybe|perhaps|possibly|though|although|oder|und|aber|ou|et|mais|o|y|pero|e|mas|или|и|но)\b)"
     r"(?=[^()（）\n]{0,200}\p{L}{2})[^()（）\n]{0,200}[)）]"
 )
 """Words in brackets behind an answer, which are about others: "B (A is in Italy)"."""
-
-
 ASKED = regex.compile(rf"{CLOSING}*+[?？]")
-
 
 VERBS = (
     r"is|are|was|were|because|since|as|and|or|would|seems|appears|cannot|ca?n['’]t|does(?:n['’]t)?|ist|sind|war|wäre|stimmt|passt|trifft|scheidet|kann"
     r"|kommt|weil|denn|und|oder|est|sont|serait|n['’]est|ne|et|ou|car|es|está|son|sería|y|no\s(?:es|está|puede)|é|são|não"
 )
 """Words before which a label is none: "A dog" and "2 days" are no answers, but "A ist falsch" says something of A."""
-
-
 REASONS = (
     r"(?:because|since|as|weil|denn|da|parce|car|puisque|porque|pues|pois)\b|потому|так\sкак|لأن|因为|なぜなら|왜냐하면"
 )
-
-
 _FALSE = _any([language.false for language in _LANGUAGES])
-
-
 _UNFIT = _any([language.unfit for language in _LANGUAGES])
-
-
 _NO = r"(?:no|nein|non|não|нет|wait|sorry|actually|correction|scratch\sthat|I\smean)\b"
 
 
@@ -297,28 +267,17 @@ _TAKEN_BACK = (
     rf"(?=[(\[\"'*]*(?-i:[A-Z]|[0-9])(?!\p{{L}}|[0-9])(?!{CLOSING}*+(?:{_FALSE}|{_UNFIT})))"
 )
 
-
 MARK = regex.compile(_any([*(language.mark for language in _LANGUAGES), _TAKEN_BACK]), regex.IGNORECASE)
-
-
 _FALSE_WORD = rf"[\s:：=(（.—–-]*+(?:{_any([language.false_word for language in _LANGUAGES])}){_CLAUSE_ENDS}"
-
-
 _FALSE_BEHIND = regex.compile(rf"{CLOSING}*+(?:{_FALSE})", regex.IGNORECASE)
-
-
 _FALSE_WORD_BEHIND = regex.compile(rf"{CLOSING}*+{_FALSE_WORD}", regex.IGNORECASE)
-
-
 _UNFIT_BEHIND = regex.compile(rf"{CLOSING}*+(?:{_UNFIT})", regex.IGNORECASE)
-
 
 _FALSE_LATER = regex.compile(
     rf"{CLOSING}*+[.:：]?{CLOSING}*+(?!{_FALSE})"
     rf"(?:{_any([language.gap + language.false for language in _LANGUAGES])})",
     regex.IGNORECASE,
 )
-
 
 _RIGHT = regex.compile(
     rf"{CLOSING}*+(?:{_any([language.right for language in _LANGUAGES])})"
@@ -327,23 +286,14 @@ _RIGHT = regex.compile(
     regex.IGNORECASE,
 )
 
-
 _NOT = regex.compile(
     rf"(?:{_any([language.denied for language in _LANGUAGES])})\s*{NAMED}[(\[\"'*“「『（]*\Z", regex.IGNORECASE
 )
-
-
 _IF = regex.compile(
     r"\b(?:if|whether|wenn|falls|ob|si|se|если|ли)\s[^.]{0,10}\Z|(?:如果|若|もし|만약|إذا)\s*\Z", regex.IGNORECASE
 )
-
-
 _OF_ONE = regex.compile(r"\W*(?:is|was|ist|war|est|n['’]est|es|está|no\ses|é|não\sé)\b", regex.IGNORECASE)
-
-
 _KNOWN = regex.compile(_any([language.known for language in _LANGUAGES]), regex.IGNORECASE)
-
-
 _NEAR = 40
 
 

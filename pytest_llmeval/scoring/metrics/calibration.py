@@ -39,10 +39,8 @@ __all__ = [
 
 CALIBRATION = ("nll", "ece")
 """The metrics that a scorer with ``calibration_values`` carries."""
-
 NUM_BINS = 15
 """Bins of equal width over confidence, as C. Guo et al. (2017, arXiv:1706.04599) take for their tables."""
-
 _INNER_EDGES = tuple(edge / NUM_BINS for edge in range(1, NUM_BINS))
 
 
@@ -188,7 +186,6 @@ def _mean(values: Sequence[float]) -> float | None:
 
 COVERAGES = tuple(tenth / 10 for tenth in range(1, 11))
 """Shares of the samples at which a table shows the risk."""
-
 _ROUNDING = 1e-9
 
 

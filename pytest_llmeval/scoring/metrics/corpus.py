@@ -147,7 +147,6 @@ def _finite_at(function: Callable[[float], float], rate: float) -> float | None:
 
 
 T = TypeVar("T")
-
 CORPUS: Mapping[str, CorpusFormula] = MappingProxyType({**CALIBRATION_FORMULAS, **CLASSIFICATION, **JUDGED})
 """Corpus metrics by name, but for sacrebleu's, some of which have a number in their names, and for
 the corrected ones, which have the name of another metric. Each has a definition of kind ``corpus`` in

@@ -233,14 +233,10 @@ CLASSIFICATION: Mapping[str, CorpusFormula] = MappingProxyType(
 )
 """Corpus metrics of classification by name. ``mcc`` and ``f1_binary`` are lm-eval 0.4.13's aggregations
 ``matthews_corrcoef`` and ``f1``."""
-
-
 SMOOTHINGS = ("exp", "floor", "add-k", "none")
 """sacrebleu's smoothing methods; a sample's ingredient ``bleu_smoothing`` is the index into these."""
-
 CHRF_NAMES: Mapping[int, str] = MappingProxyType({0: "chrf", 1: "chrf_p", 2: "chrf_pp"})
 """Name of the corpus metric by the order of its word n-grams: chrF, chrF+, chrF++."""
-
 _CHAR_ORDER = 6
 _BLEU = regex.compile(r"bleu_([1-9]\d?)")
 _BLEU_SMOOTHING = ("bleu_smoothing", "bleu_smooth_value")

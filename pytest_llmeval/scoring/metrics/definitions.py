@@ -37,8 +37,6 @@ Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
 """``proportion``: a mean of values that are all 0 or 1; where one is neither it is a ``mean``. ``count``: a number of
 samples, without an interval. ``pooled``: made of one ratio of two sums over the samples (see ``corpus.POOLED``).
 ``corpus``: computed from all samples at once (``corpus.py``)."""
-
-
 WILDCARD = "*"
 """Stands in a scorer's ``metrics`` for the names that its scores turn out to carry (see ``summary.expanded``)."""
 
@@ -315,8 +313,6 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
     (r"pass\^([1-9]\d*)", _gain("pass^{}", "proportion", "Mean of the probability that {} replies are all right.")),
 )
 """Metrics with a number in their names, shown after those of ``METRICS``: a pattern, and the definition by number."""
-
-
 _MAX_NAMES = 4_096
 """Names whose meaning is remembered: every suite has the same ones, and each is looked up many times."""
 

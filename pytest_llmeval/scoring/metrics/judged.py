@@ -43,7 +43,6 @@ JUDGE_PROMPT = "judge_prompt"
 """The part of a suite's fingerprint that says in which of our words its judge is asked."""
 CORRECTED = "corrected_"
 """The beginning of a corrected metric's name."""
-
 OF_RATED = frozenset(
     f"judge.{name}" for name in ("agreement", "base_rate", "human_mean", "kappa", "sensitivity", "specificity")
 )
@@ -217,7 +216,6 @@ JUDGED: Mapping[str, CorpusFormula] = MappingProxyType(
     }
 )
 """Corpus metrics of trust, but for corrected ones."""
-
 _CORRECTED: Mapping[
     bool, tuple[Callable[[Sequence[Ingredients]], Sums], Callable[[Sequence[Ingredients]], FormulaEstimate]]
 ]

@@ -63,12 +63,9 @@ __all__ = [
 
 
 Interval: TypeAlias = Literal["bootstrap"]
-
 Limits: TypeAlias = Mapping[str, tuple[float, float]]
 """The lowest and the highest value of metrics, by their names."""
-
 NO_LIMITS: Limits = MappingProxyType({})
-
 ALL_EQUAL = "all values are equal"
 _ALL_BUT_ONE = "all values but one are equal"
 

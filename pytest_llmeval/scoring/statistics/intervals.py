@@ -47,10 +47,8 @@ __all__ = [
 
 CONFIDENCE = 0.95
 """The confidence level of every interval that is reported."""
-
 NUM_RESAMPLES = 1000
 """The number of times that a bootstrap draws as many samples as there are."""
-
 _SEED = 0
 _MOST = 1 - 1e-9
 """The largest share of a sum: one that has all of it has no residual, and divides nothing by 0."""

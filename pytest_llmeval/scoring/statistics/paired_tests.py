@@ -224,7 +224,6 @@ def _drawn(sizes: Numbers, num_draws: int) -> Numbers:
 
 
 Method: TypeAlias = Literal["mcnemar", "sign-flip"]
-
 T = TypeVar("T")
 
 
@@ -444,7 +443,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 POWER = 0.9
 """The probability with which the smallest detectable drop is found."""
-
 _TOLERANCE = 1e-4
 _REACH = 7.5
 """Standard deviations of the number of flipped samples that are summed over."""

@@ -54,8 +54,6 @@ __all__ = [
 
 Label: TypeAlias = str | int
 """A category; True and False are 1 and 0."""
-
-
 _NO_SAMPLES = "no samples"
 
 
