@@ -290,7 +290,7 @@ def answers(endpoint: str, timeout_s: float) -> bool:
     def ask() -> None:
         try:
             huggingface_hub.get_session().head(endpoint, timeout=timeout_s)
-        except Exception:  # of whatever library it is that huggingface_hub speaks HTTP with
+        except Exception:  # an error of the HTTP library, whichever huggingface_hub uses
             return
         found.append(True)
 

@@ -39,7 +39,7 @@ _NO_BREAKS = "\x85\u2028\u2029"
 _PRIVATE = range(0xE000, 0xF8FF)
 _BRACES = re.compile(r"\{[{%]")
 _CONTENT = re.compile(r"\s*[^\s#]")
-_OF_INDENTATION = ("mapping values are not allowed", "expected key", "'-' indicator", "<block end>")
+_WRONG_INDENTATION = ("mapping values are not allowed", "expected key", "'-' indicator", "<block end>")
 """Parts of PyYAML's messages on a line that begins in the wrong column."""
 
 
@@ -109,7 +109,7 @@ def _syntax_message(text: str, mark: yaml.Mark | None, error: yaml.MarkedYAMLErr
     before = line[: mark.column] if mark is not None else ""
     if "mapping values are not allowed" in problem and ": " in before:
         hint = f"; quote {'the template' if _BRACES.search(line) else 'a text'} that holds ': '"
-    elif mark is not None and line and any(part in problem for part in _OF_INDENTATION):
+    elif mark is not None and line and any(part in problem for part in _WRONG_INDENTATION):
         hint = _indentation_hint(lines, mark.line)
     elif "cannot start any token" in problem and mark is not None:
         hint = "; quote the template" if before.endswith("{") else "; quote the text"

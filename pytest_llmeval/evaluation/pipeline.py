@@ -240,7 +240,7 @@ class Pipeline(Scorer):
     version: int = field(init=False)
     default_template: str = field(init=False)
     tells_right_from_wrong: bool | None = field(init=False)
-    is_about_data: bool = field(init=False)
+    scores_recorded_replies: bool = field(init=False)
     reads_documents: bool = field(init=False)
     roles: frozenset[Role] = field(init=False)
     _is_several: bool = field(init=False)
@@ -253,7 +253,7 @@ class Pipeline(Scorer):
             "version": 1 if self.parts[0].name else scorers[0].version,
             "default_template": scorers[0].default_template,
             "tells_right_from_wrong": scorers[0].tells_right_from_wrong,
-            "is_about_data": any(scorer.is_about_data for scorer in scorers),
+            "scores_recorded_replies": any(scorer.scores_recorded_replies for scorer in scorers),
             "reads_documents": all(scorer.reads_documents for scorer in scorers),
             "roles": frozenset(role for scorer in scorers for role in scorer.roles),
             "_is_several": bool(self.parts[0].name),

@@ -278,11 +278,11 @@ def _number(name: str, value: object) -> float:
         raise ValueError(f"{name} is {value!r}, expected a number") from None
 
 
-_OF_LOGLIKELIHOOD = (LoglikelihoodResponse, _loglikelihood_response, _is_finite)
+_LOGLIKELIHOOD = (LoglikelihoodResponse, _loglikelihood_response, _is_finite)
 
 REQUEST_KINDS = (
-    RequestKind("loglikelihood", LoglikelihoodRequest, *_OF_LOGLIKELIHOOD),
-    RequestKind("loglikelihood_rolling", LoglikelihoodRollingRequest, *_OF_LOGLIKELIHOOD),
+    RequestKind("loglikelihood", LoglikelihoodRequest, *_LOGLIKELIHOOD),
+    RequestKind("loglikelihood_rolling", LoglikelihoodRollingRequest, *_LOGLIKELIHOOD),
     RequestKind("generate", GenerateRequest, GenerateResponse, _generate_response, _is_uncut),
     RequestKind("embed", EmbeddingRequest, EmbeddingResponse, _embedding_response, _is_there),
 )

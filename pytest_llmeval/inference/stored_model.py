@@ -76,7 +76,7 @@ class StoredModel(UniformBackend):
         the store.
     """
 
-    has_stops_behind_reasoning = True  # the model itself is asked once more where it is not so
+    has_stops_behind_reasoning = True  # else the model itself is asked once more
 
     def __init__(self, model: object, store: Store, *more: str, audited: Callable[[], object] | None = None) -> None:
         self._model = model
@@ -90,10 +90,10 @@ class StoredModel(UniformBackend):
         self._recent: deque[tuple[float, str | None]] = deque(maxlen=_NUM_RECENT)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_model":  # of an object that is being made
+        if name == "_model":  # asked of an object that is not made yet, as by copy
             raise AttributeError(name)
         found = getattr(self._model, name)
-        if any(name == kind.method for kind in dispatch.REQUEST_KINDS):  # one that backends have no short form of
+        if any(name == kind.method for kind in dispatch.REQUEST_KINDS):  # a kind for which UniformBackend has no method
             return self.run
         return {"audit": self._audit, "submit": self._submit}.get(name, found)
 
@@ -190,7 +190,7 @@ class StoredModel(UniformBackend):
         missing = [one for one in asked if one.answer is None]
         sent = submitted(self._answerer, [one.request for one in missing]) if missing else []
         if len(sent) != len(missing):
-            return sent  # whoever asked says what is wrong
+            return sent  # the caller says what is wrong
         futures: list[Future[Response | Failed]] = [Future() for _ in requests]
         for one, future in zip(asked, futures, strict=True):
             if one.answer is not None:

@@ -22,7 +22,7 @@ from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     NUM_DESELECTED,
     collected_suites_key,
-    lasting_objects_key,
+    frozen_objects_key,
     num_deselected_key,
     recorder_key,
 )
@@ -171,8 +171,8 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
         _check_overrides(session)
     if has_suites and runs_tests(session.config):
         startup.begin(session)
-    if lasting_objects_key in session.config.stash:
-        session.config.stash[lasting_objects_key].leave_out()
+    if frozen_objects_key in session.config.stash:
+        session.config.stash[frozen_objects_key].freeze()
 
 
 def _check_overrides(session: pytest.Session) -> None:

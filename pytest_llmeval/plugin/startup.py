@@ -10,7 +10,7 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, llm_session, take_collected
 from pytest_llmeval.plugin.settings import Settings, check_rules, read_settings, settings_key
-from pytest_llmeval.plugin.stash import lasting_objects_key, process_key
+from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
 
@@ -54,7 +54,7 @@ def configure(config: pytest.Config) -> None:
     except LLMEvalError as error:
         raise _usage_error(error) from None
     _register_helpers(config, settings)
-    config.add_cleanup(lambda: _close_lasting_objects(config))  # before pytest's own, and so called after them
+    config.add_cleanup(lambda: _close_frozen_objects(config))  # before pytest's own, and so called after them
 
 
 def _usage_error(error: LLMEvalError) -> pytest.UsageError:
@@ -64,9 +64,9 @@ def _usage_error(error: LLMEvalError) -> pytest.UsageError:
     return pytest.UsageError(redact(str(error)))
 
 
-def _close_lasting_objects(config: pytest.Config) -> None:
-    if lasting_objects_key in config.stash:
-        config.stash[lasting_objects_key].close()
+def _close_frozen_objects(config: pytest.Config) -> None:
+    if frozen_objects_key in config.stash:
+        config.stash[frozen_objects_key].close()
 
 
 def _check(config: pytest.Config, settings: Settings) -> None:

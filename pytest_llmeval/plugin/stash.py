@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_llmeval.data.garbage import LastingObjects
+    from pytest_llmeval.data.garbage import FrozenObjects
     from pytest_llmeval.inference.batcher import Batcher
     from pytest_llmeval.inference.stored_model import StoredModel
     from pytest_llmeval.reporting.report.records import Record
@@ -18,11 +18,11 @@ __all__ = [
     "SampleKey",
     "batcher_key",
     "collected_suites_key",
+    "frozen_objects_key",
     "has_broken_suite_key",
     "has_collected_key",
     "has_model_key",
     "is_sample_key",
-    "lasting_objects_key",
     "llm_session_key",
     "model_key",
     "num_deselected_key",
@@ -58,8 +58,8 @@ has_collected_key = pytest.StashKey[bool]()
 has_model_key = pytest.StashKey[bool]()
 """Whether any suite has a model, also one of a conftest.py: known once suites were collected."""
 
-lasting_objects_key: pytest.StashKey[LastingObjects] = pytest.StashKey()
-"""The ``LastingObjects`` of this process, once it has collected a suite."""
+frozen_objects_key: pytest.StashKey[FrozenObjects] = pytest.StashKey()
+"""The ``FrozenObjects`` of this process, once it has collected a suite."""
 
 process_key = pytest.StashKey[int]()
 """The process that pytest was configured in."""

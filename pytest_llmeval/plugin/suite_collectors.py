@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.data.garbage import LastingObjects
+from pytest_llmeval.data.garbage import FrozenObjects
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
@@ -31,7 +31,7 @@ from pytest_llmeval.plugin.models import check_abilities, check_replies, compare
 from pytest_llmeval.plugin.process import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import settings_key, was_given
-from pytest_llmeval.plugin.stash import collected_suites_key, lasting_objects_key, suite_paths_key
+from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.replies import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
@@ -108,8 +108,8 @@ class SuiteNode(PlainFailures):
 
     def collect(self) -> Iterator[SampleItem | SuiteModel]:
         """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
-        if lasting_objects_key not in self.config.stash:
-            self.config.stash[lasting_objects_key] = LastingObjects()
+        if frozen_objects_key not in self.config.stash:
+            self.config.stash[frozen_objects_key] = FrozenObjects()
         settings = self.config.stash[settings_key]
         suite = self.load(settings.set, RegisteredScorers(self))
         paths = self.session.stash.setdefault(suite_paths_key, {})
@@ -166,7 +166,7 @@ class SuiteNode(PlainFailures):
             )  # no error: published data have some, and a score of them is still worth having
         # Now, before any hook can leave out samples.
         self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
-        models = {} if self.evaluation.scorer.is_about_data else compared_models(self)
+        models = {} if self.evaluation.scorer.scores_recorded_replies else compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model)
         if not models:
@@ -215,7 +215,7 @@ class SuiteNode(PlainFailures):
     def _take_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model to ask and the scorer judges its replies."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
-        if (not has_model or self.evaluation.scorer.is_about_data) and suite.has_own_responses:
+        if (not has_model or self.evaluation.scorer.scores_recorded_replies) and suite.has_own_responses:
             from pytest_llmeval.models.replay.model import DataResponses
 
             self.responses = DataResponses()

@@ -138,7 +138,7 @@ class EquivalenceScorer(PromptedScorer[EquivalenceSettings]):
         assert self.math is not None
         try:
             score = self.math.score(self.math.present(presented.sample), responses)
-        except ValueError:  # a target without an answer, for it
+        except ValueError:  # a target in which it finds no answer
             return None
         return score.answer or "" if score.status == "correct" else None
 

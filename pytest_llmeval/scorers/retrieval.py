@@ -32,12 +32,14 @@ from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 __all__ = ["QrelsFile", "RetrievalScorer", "RetrievalSettings"]
 
 _WITH_CUTOFF = ("ndcg", "ndcg_exp", "recall", "precision", "f1", "hit_rate", "judged")
-_OF_ALL = ("ap", "rr")
+_WITH_OPTIONAL_CUTOFF = ("ap", "rr")
 _WITHOUT_CUTOFF = ("r_precision", "bpref")
 """Metrics that have a cut-off, ``recall@10``; that are of the whole ranking unless they have one; that have none."""
-_KNOWN = (*_WITH_CUTOFF, *_OF_ALL, *_WITHOUT_CUTOFF)
+_KNOWN = (*_WITH_CUTOFF, *_WITH_OPTIONAL_CUTOFF, *_WITHOUT_CUTOFF)
 _NAME = regex.compile(r"([a-z_0-9]+?)(?:@(\d+))?")
-_IN_SCHEMA = f"^(?:(?:{'|'.join((*_WITH_CUTOFF, *_OF_ALL))})(?:@[1-9][0-9]*)?|{'|'.join(_WITHOUT_CUTOFF)})$"
+_IN_SCHEMA = (
+    f"^(?:(?:{'|'.join((*_WITH_CUTOFF, *_WITH_OPTIONAL_CUTOFF))})(?:@[1-9][0-9]*)?|{'|'.join(_WITHOUT_CUTOFF)})$"
+)
 Cutoff: TypeAlias = Annotated[int, Field(ge=1)]
 
 
@@ -129,7 +131,7 @@ class RetrievalSettings(ScorerSettings):
         ndcg, other = ("ndcg_exp", "ndcg") if self.gain == "exponential" else ("ndcg", "ndcg_exp")
         first = [f"{ndcg}@{k}" for k in sorted(self.at, reverse=True)]
         others = [f"{name}@{k}" for name in _WITH_CUTOFF if name not in (ndcg, other) for k in sorted(self.at)]
-        return (*first, *others, *_OF_ALL, *_WITHOUT_CUTOFF)
+        return (*first, *others, *_WITH_OPTIONAL_CUTOFF, *_WITHOUT_CUTOFF)
 
     def _expanded(self, name: str) -> tuple[str, ...]:
         return tuple(f"{name}@{k}" for k in sorted(self.at, reverse=True)) if name in _WITH_CUTOFF else (name,)

@@ -291,7 +291,7 @@ class Scorer(ABC):
         return "accuracy" in self.metrics
 
     @property
-    def is_about_data(self) -> bool:
+    def scores_recorded_replies(self) -> bool:
         """Tell whether it says something of replies that the data hold, and of no model's."""
         return False
 

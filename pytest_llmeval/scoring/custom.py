@@ -169,8 +169,8 @@ class CheckedScorer(Scorer):
         return self._checked("asking", lambda: score, Score, RequestError)
 
     @property
-    def is_about_data(self) -> bool:
-        return bool(self.inner.is_about_data) if self._overrides("is_about_data") else False
+    def scores_recorded_replies(self) -> bool:
+        return bool(self.inner.scores_recorded_replies) if self._overrides("scores_recorded_replies") else False
 
     @property
     def reads_documents(self) -> bool:

@@ -17,7 +17,7 @@ from pytest_llmeval.scoring.differences import (
 )
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
-from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
 from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, made_of, value_of
 from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
@@ -287,7 +287,7 @@ def pair_metric(
 
 def _is_explained(score: ScoreLike, metric: str) -> bool:
     """Tell whether it is known why the score has no value of the metric."""
-    return metric in OF_RATED or why_not_measurable(score, metric) is not None
+    return metric in RATED_METRICS or why_not_measurable(score, metric) is not None
 
 
 def _paired(

@@ -277,7 +277,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise RefusedError(
                 f"an expression gives the method {value.__name__.lstrip('_')}, expected text; call it with ()"
             )
-        if (described := getattr(value, "described", None)) is not None:  # a cell that is no text (data/parquet.py)
+        if (described := getattr(value, "described", None)) is not None:  # a cell that is no text (``Binary``)
             raise RefusedError(f"an expression gives {described}, expected text")
         raise RefusedError(
             f"an expression gives a Python {type(value).__name__}, expected text; try {{{{ x | list }}}}"

@@ -34,7 +34,7 @@ class Mine(Scorer):
     extra_template = ("{{ question }}!", ("score",))
     tells_right_from_wrong = False
     roles = frozenset(("judge",))
-    is_about_data = True
+    scores_recorded_replies = True
     reads_documents = True
 
     def present(self, sample: Sample) -> PreparedSample:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pytest_llmeval.reporting.report.report import Averages, Report, SuiteReport, Summary
 from pytest_llmeval.reporting.tables.cells import Table, number, with_interval
 from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD, definition, named_metrics
-from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.model_names import short_names
@@ -265,7 +265,7 @@ def why_no_value(metric: str, metrics: Mapping[str, Metric]) -> str | None:
     of_class = {"judge.sensitivity": "right", "judge.specificity": "wrong"}.get(metric)
     if of_class is not None and rated is not None and rated.n:
         return f"people called no reply {of_class}"
-    if (metric in OF_RATED and (found is None or found.n == 0)) or (is_corrected and rated and rated.n == 0):
+    if (metric in RATED_METRICS and (found is None or found.n == 0)) or (is_corrected and rated and rated.n == 0):
         return "people rated none of these replies"
     if metric in ("judge.kappa", "judge.alpha", "order_kappa"):
         return "all ratings are the same"

@@ -168,7 +168,7 @@ class JudgedScorer(AskingScorer[S]):
         return frozenset(("judge",) if self.settings.asks_judge else ())
 
     @property
-    def is_about_data(self) -> bool:
+    def scores_recorded_replies(self) -> bool:
         return not self.settings.asks_judge
 
     def present(self, sample: Sample) -> PreparedSample:
@@ -332,7 +332,7 @@ class PromptedScorer(JudgedScorer[P]):
         """Return why a template cannot be used (it cannot be read, or names what is data), or recorded verdicts
         cannot.
         """
-        if self.is_about_data and not suite.has_own_responses:
+        if self.scores_recorded_replies and not suite.has_own_responses:
             return (
                 "recorded verdicts are about replies that the data hold: name their column, dataset.fields.response",
                 ("score", self.settings.kind, "recorded"),

@@ -123,7 +123,7 @@ def _shown(scores: Sequence[Score]) -> dict[str, JSON]:
 _ACCURACY = "accuracy"
 _ORDERS = ("first_order", "second_order")
 """The verdicts of a pair's judge in both orders (see ``pairwise.py``)."""
-_OF_ORDERS = ("first_order_right", "second_order_right", "both_orders_right")
+_RIGHT_IN_ORDERS = ("first_order_right", "second_order_right", "both_orders_right")
 
 _RIGHT = {
     **dict.fromkeys(("true", "yes", "pass", "right", "correct"), 1.0),
@@ -140,7 +140,11 @@ def people_metrics(rated: str, metrics: Sequence[str]) -> tuple[str, ...]:
         own = ("judge.agreement", "judge.base_rate", "judge.kappa", "judge.sensitivity", "judge.specificity")
     else:
         own = ("judge.agreement", "judge.human_mean", "judge.kappa")
-    return (*(_OF_ORDERS if rated == "win_rate" and "order_kappa" in metrics else ()), *own, f"{CORRECTED}{rated}")
+    return (
+        *(_RIGHT_IN_ORDERS if rated == "win_rate" and "order_kappa" in metrics else ()),
+        *own,
+        f"{CORRECTED}{rated}",
+    )
 
 
 def human_value(sample: Sample, rated: str, limits: tuple[float, float] | None = None) -> float | None:
@@ -208,5 +212,5 @@ def with_people(score: Score, sample: Sample, rated: str, responses: Sequence[Re
             values["judge.human_mean"] = people
         if all(name in score.values for name in _ORDERS):
             in_order = [float(score.values[name] == people) for name in _ORDERS]
-            values |= dict(zip(_OF_ORDERS, (*in_order, min(in_order)), strict=True))
+            values |= dict(zip(_RIGHT_IN_ORDERS, (*in_order, min(in_order)), strict=True))
     return replace(score, values=values, details=details)

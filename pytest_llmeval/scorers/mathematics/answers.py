@@ -199,7 +199,7 @@ _BRACKETS = re.compile(
     r"((?:^|[=,;({:|]|\\cup|\\cap|\\in)\s*)(?:\\left)?([\[\](])([^\[\]()]*(?:\([^\[\]()]*\)[^\[\]()]*)*?)(?:\\right)?([\[\])])"
 )
 _IMAGINARY = re.compile(r"(?<=\d)i(?![A-Za-z])")
-_OF_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _WORDS = re.compile(r"(?i:yes|no|odd|even|true|false)|[A-Za-z][a-z]{3,}(?: [a-z]+)*")
 _SPACES_OF_LATEX = re.compile(r"\\left(?![A-Za-z])|\\right(?![A-Za-z])|\\[!,;: ]|~")
@@ -233,7 +233,7 @@ def for_math_verify(answer: str) -> str:
         return f"\\text{{{text}}}"
     text = without_about(text)
     bare, units = split_unit(text)
-    if not is_multiple(units) and not _OF_ANGLE.search(text):
+    if not is_multiple(units) and not _TRIGONOMETRIC.search(text):
         text = bare
     thousands = _THOUSANDS.fullmatch(text)
     if thousands is not None:
@@ -243,7 +243,7 @@ def for_math_verify(answer: str) -> str:
     text = NO_DECIMALS.sub("", text)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
     text = _IMAGINARY.sub(" i", text)
-    if _OF_ANGLE.search(text):
+    if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"(\1 \\cdot \\frac{\\pi}{180})", text)
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
     text = _BRACKETS.sub(_with_round_brackets, text)

@@ -128,10 +128,10 @@ _NAMES = {"": 0, "kilo": 3, "centi": -2, "milli": -3, "deci": -1, "micro": -6, "
 _NAMES |= {"giga": 9, "tera": 12, "hecto": 2}
 
 
-_OF_SEVERAL = {"B": "", "C": "C celsius", "F": "F fahrenheit", "pound": "lb gbp", "pounds": "lb gbp"}
+_NAMES_OF_SEVERAL = {"B": "", "C": "C celsius", "F": "F fahrenheit", "pound": "lb gbp", "pounds": "lb gbp"}
 
 
-_OF_SEVERAL |= dict.fromkeys(("°", "degree", "degrees", "deg"), "degree celsius fahrenheit")
+_NAMES_OF_SEVERAL |= dict.fromkeys(("°", "degree", "degrees", "deg"), "degree celsius fahrenheit")
 
 
 _NO_NOUNS = frozenset(
@@ -276,7 +276,7 @@ def _meanings(name: str, power: int) -> tuple[Unit, ...]:
         head, last = name[:cut], name[cut:]
         if {head, last} <= _SHORT and (last == "s" or _look_up(name) is None):
             return (_UNITS[head].times(_UNITS[last], power),)
-    found = [_look_up(each) for each in _OF_SEVERAL.get(name, name).split()]
+    found = [_look_up(each) for each in _NAMES_OF_SEVERAL.get(name, name).split()]
     return tuple(one.times(unit, power) for unit in found if unit is not None)
 
 

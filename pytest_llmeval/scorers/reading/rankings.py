@@ -31,7 +31,7 @@ Judgements: TypeAlias = Mapping[str, Qrels]
 _QUERY = ("query_id", "query-id", "qid", "_id", "id")
 _DOCUMENT = ("corpus_id", "corpus-id", "doc_id", "docid", "document_id")
 _GRADE = ("score", "grade", "relevance", "label")
-_OF_ALL = ("relevant_docs", "qrels")
+_JUDGEMENT_COLUMNS = ("relevant_docs", "qrels")
 _HEADER = frozenset((*_QUERY, *_DOCUMENT, "score", "grade", "relevance", "rel")) - {"id", "_id"}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
 _MAX_GRADE = 1000
@@ -120,7 +120,7 @@ def _of_rows(source: Source, format_: str | None) -> Iterator[_Line]:
     for row in read_rows(source, format_):
         try:
             query = _query(_column(row.columns, _QUERY, "a query"))
-            whole = next((row.columns[name] for name in _OF_ALL if name in row.columns), None)
+            whole = next((row.columns[name] for name in _JUDGEMENT_COLUMNS if name in row.columns), None)
             if whole is not None:
                 yield query, None, 0, row.line
                 for document, grade in relevance_judgements(whole).items():

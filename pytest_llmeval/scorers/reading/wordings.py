@@ -292,7 +292,7 @@ _NOT = regex.compile(
 _IF = regex.compile(
     r"\b(?:if|whether|wenn|falls|ob|si|se|если|ли)\s[^.]{0,10}\Z|(?:如果|若|もし|만약|إذا)\s*\Z", regex.IGNORECASE
 )
-_OF_ONE = regex.compile(r"\W*(?:is|was|ist|war|est|n['’]est|es|está|no\ses|é|não\sé)\b", regex.IGNORECASE)
+_SPEAKS_OF_ONE = regex.compile(r"\W*(?:is|was|ist|war|est|n['’]est|es|está|no\ses|é|não\sé)\b", regex.IGNORECASE)
 _KNOWN = regex.compile(_any([language.known for language in _LANGUAGES]), regex.IGNORECASE)
 _NEAR = 40
 
@@ -334,4 +334,4 @@ def is_known(text: str) -> bool:
 
 def is_of_one(words: str) -> bool:
     """Return whether words behind an answer speak of one: in "B and A is wrong" B is not."""
-    return _OF_ONE.match(words) is not None
+    return _SPEAKS_OF_ONE.match(words) is not None

@@ -31,7 +31,7 @@ __all__ = [
     "JUDGE",
     "JUDGED",
     "JUDGE_PROMPT",
-    "OF_RATED",
+    "RATED_METRICS",
     "corrected_formula",
     "is_judged_ingredient",
     "is_of_trust",
@@ -43,7 +43,7 @@ JUDGE_PROMPT = "judge_prompt"
 """The part of a suite's fingerprint that says in which of our words its judge is asked."""
 CORRECTED = "corrected_"
 """The beginning of a corrected metric's name."""
-OF_RATED = frozenset(
+RATED_METRICS = frozenset(
     f"judge.{name}" for name in ("agreement", "base_rate", "human_mean", "kappa", "sensitivity", "specificity")
 )
 """Metrics of the samples that people rated: where these have a value, no other sample lacks one."""
@@ -70,7 +70,7 @@ def is_of_trust(name: str) -> bool:
 
     The metrics of one of several scorers that a suite calls ``judge`` are none of them.
     """
-    return name in OF_RATED or regex.fullmatch(rf"judge\.(alpha|\d+\..+)|{CORRECTED}.+", name) is not None
+    return name in RATED_METRICS or regex.fullmatch(rf"judge\.(alpha|\d+\..+)|{CORRECTED}.+", name) is not None
 
 
 def _kappa_sums(samples: Sequence[Ingredients]) -> Sums:

@@ -19,7 +19,7 @@ from pytest_llmeval.scoring.metrics.corpus import (
     pooled,
 )
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
-from pytest_llmeval.scoring.metrics.judged import OF_RATED
+from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
 from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ScoreLike, ingredients, value_of
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
@@ -428,7 +428,7 @@ def _lacking(score: ScoreLike, metrics: Sequence[str]) -> Iterator[tuple[str, st
 
 def num_missing(name: str, metric: Metric, num_scored: int, not_measurable: Mapping[str, Mapping[str, int]]) -> int:
     """Return how many of the samples that were scored have no value of the metric, and nothing that says why."""
-    if split_name(name)[1] == _IS_THERE_OR_NONE or name in OF_RATED:
+    if split_name(name)[1] == _IS_THERE_OR_NONE or name in RATED_METRICS:
         return 0
     return max(0, num_scored - metric.n - sum(not_measurable.get(name, {}).values()))
 
@@ -466,7 +466,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-_OF_SAMPLES = ("mean", "proportion")
+_MEANS = ("mean", "proportion")
 """Kinds of metrics that are means of samples' own values."""
 
 
@@ -500,7 +500,7 @@ def distributions(scores: Sequence[Score], metrics: Mapping[str, Metric]) -> dic
     """Return the distribution of each of the metrics that is a mean over samples, over the scores that carry it."""
     found = {}
     for name, metric in metrics.items():
-        if metric.kind in _OF_SAMPLES:
+        if metric.kind in _MEANS:
             values = [value for score in scores if (value := value_of(score, name)) is not None]
             if (own := Distribution.of(values)) is not None:
                 found[name] = own

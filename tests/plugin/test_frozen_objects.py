@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_llmeval.data.garbage import LastingObjects
+from pytest_llmeval.data.garbage import FrozenObjects
 from tests.support import fake_model_conftest
 
 SUITE = """\
@@ -96,25 +96,25 @@ def test_garbage_is_freed_before_it_would_be_left_out() -> None:
     class Node:
         pass
 
-    lasting = LastingObjects()
+    lasting = FrozenObjects()
     node = Node()
     node.itself = node  # type: ignore[attr-defined]
     there = weakref.ref(node)
     del node
-    lasting.leave_out()
+    lasting.freeze()
     assert there() is None
     lasting.close()
 
 
 def test_of_two_the_first_decides() -> None:
-    first, second = LastingObjects(), LastingObjects()
-    second.leave_out()
+    first, second = FrozenObjects(), FrozenObjects()
+    second.freeze()
     second.close()
     assert not gc.get_freeze_count()
-    first.leave_out()
+    first.freeze()
     assert gc.get_freeze_count() > 0
-    third = LastingObjects()
-    third.leave_out()
+    third = FrozenObjects()
+    third.freeze()
     third.close()
     assert gc.get_freeze_count() > 0
     first.close()
@@ -126,8 +126,8 @@ def test_who_has_left_objects_out_keeps_that() -> None:
     gc.freeze()
     try:
         after: list[None] = []
-        lasting = LastingObjects()
-        lasting.leave_out()
+        lasting = FrozenObjects()
+        lasting.freeze()
         lasting.close()
         walked = {id(thing) for thing in gc.get_objects()}
         assert id(before) not in walked
@@ -139,8 +139,8 @@ def test_who_has_left_objects_out_keeps_that() -> None:
 def test_who_has_switched_it_off_keeps_it_off() -> None:
     gc.disable()
     try:
-        lasting = LastingObjects()
-        lasting.leave_out()
+        lasting = FrozenObjects()
+        lasting.freeze()
         lasting.close()
         assert not gc.isenabled()
     finally:
@@ -149,11 +149,11 @@ def test_who_has_switched_it_off_keeps_it_off() -> None:
 
 def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
     before = gc.get_threshold()
-    lasting = LastingObjects()
+    lasting = FrozenObjects()
     assert gc.get_threshold() != before
     try:
         gc.set_threshold(123, 4, 5)
-        lasting.leave_out()
+        lasting.freeze()
         lasting.close()
         assert gc.get_threshold() == (123, 4, 5)
     finally:
