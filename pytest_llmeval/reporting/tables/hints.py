@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
@@ -19,10 +20,11 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
 )
 from pytest_llmeval.reporting.tables.suites import suite_name
-from pytest_llmeval.scorers.letter import option_labels
-from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.scorers.reading.stated import LabelStyle
 
 __all__ = ["has_many_without_answer", "no_answer_texts", "unjudged_texts"]
 
@@ -142,6 +144,10 @@ def _other_label(suite: SuiteReport, first: Record, reply: str) -> str | None:
     style = next((one for one in styles if one == suite.info.settings.get("labels", "upper")), None)
     if suite.info.scorer != "letter" or not first.choices or style is None:
         return None
+    # Their patterns of ten languages take as long to compile as all else that a report needs.
+    from pytest_llmeval.scorers.letter import option_labels
+    from pytest_llmeval.scorers.reading.stated import stated_label
+
     labels = option_labels(len(first.choices), style)
     named = stated_label(shortened(reply, limit=_MAX_READ), option_labels(_ALPHABET, style))
     if named is None or named in labels:
