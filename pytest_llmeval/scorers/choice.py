@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers.letter import LetterSettings
 from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, SuiteView
 from pytest_llmeval.scoring.metrics.calibration import CALIBRATION, calibration_values, softmax
 from pytest_llmeval.scoring.metrics.corpus_formulas import CLASSIFICATION
@@ -78,6 +77,8 @@ class ChoiceSettings(ScorerSettings):
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:
         """Return a letter."""
+        from pytest_llmeval.scorers.letter import LetterSettings  # its patterns take long to compile
+
         for shown, settings in (
             ("letter", LetterSettings()),
             ("{letter: {shuffle: false}}", LetterSettings(shuffle=False)),

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from pytest_llmeval.data.spec import EACH_ONCE_SCHEMA, FROM_LIST, each_once
-from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, TooLongError, rouge_warning
+from pytest_llmeval.scorers.reading.reference_texts import (
+    LibraryScorer,
+    ReferenceSettings,
+    TooLongError,
+    rouge_warning,
+)
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Sample
 
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer as Rouge
-from pytest_llmeval.scorers.reading.reference_texts import ReferenceSettings
 
 __all__ = ["RougeScorer", "RougeSettings", "RougeType"]
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.ter import TER
-
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer, ReferenceSettings, TooLongError
-from pytest_llmeval.scoring.metrics.corpus_formulas import (
-    TER_NEEDS,
-    ter_of,
-)
+from pytest_llmeval.scoring.metrics.corpus_formulas import TER_NEEDS, ter_of
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.ter import TER
 
 __all__ = ["TerScorer", "TerSettings"]
 
