@@ -27,6 +27,9 @@ from typing import Any, BinaryIO, cast
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.text.wording import expected_one_of, nearest
 
+if sys.platform != "win32":
+    import fcntl
+
 __all__ = [
     "COMPRESSIONS",
     "Source",
@@ -37,8 +40,9 @@ __all__ = [
     "import_arrow",
     "open_bytes",
     "read_text",
+    "temporary_file",
+    "temporary_folder",
 ]
-
 
 COMPRESSIONS = (".gz", ".zst")
 DISTRIBUTION = "pytest-llmeval-suites"
@@ -231,11 +235,6 @@ def _similar_file(path: Path) -> str:
         return f": there is no folder {path.parent.name!r} either"
     return expected_one_of(path.name, names) if nearest(path.name, names) else ""
 
-
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["temporary_file", "temporary_folder"]
 
 _LOCK = ".lock"
 
