@@ -34,7 +34,6 @@ __all__ = [
     "rows_of_batch",
 ]
 
-
 _BATCH_ROWS = 64
 """The rows of a batch: few, as a batch is in memory as a whole, and a value that is in the file once can be that of
 every row."""

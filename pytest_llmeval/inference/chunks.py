@@ -32,7 +32,6 @@ __all__ = [
     "worker_key_of",
 ]
 
-
 DEFAULT_CHUNK_SIZE = 128
 """Samples asked for together: enough for a prefix tree to pay, few enough that ``-x`` wastes little."""
 _CHUNKS_PER_WORKER = 4

@@ -55,7 +55,6 @@ __all__ = [
     "submitted",
 ]
 
-
 _ROUNDING = 1e-3
 
 

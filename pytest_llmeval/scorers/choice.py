@@ -35,7 +35,6 @@ from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Pr
 
 __all__ = ["ChoiceMetric", "ChoiceNormalize", "ChoiceScorer", "ChoiceSettings"]
 
-
 ChoiceNormalize: TypeAlias = Literal["token", "sum", "char", "byte", "pmi"]
 ChoiceMetric: TypeAlias = Literal[
     "f1_binary", "f1_macro", "f1_micro", "f1_weighted", "mcc", "greedy_match", "accuracy_pmi"

@@ -43,7 +43,6 @@ __all__ = [
     "shared_process",
 ]
 
-
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{2,}|[AaPp]\.?\s?[Mm]\b)")
 _TIME = re.compile(r"(?:at)?(\d{1,2})(?::(\d{2}))?(?:([ap])\.?m\.?)?")

@@ -51,7 +51,6 @@ __all__ = [
     "protocol_problem",
 ]
 
-
 _T = TypeVar("_T")
 _VALUES = ("name", "version", "metrics", "default_template")
 _METHODS = ("present", "variables", "answer_text", "requests", "score")

@@ -52,7 +52,6 @@ __all__ = [
     "two_sided_p",
 ]
 
-
 LEAST_CHANGE = 1e-9
 """A sample whose value changed by no more has not changed: another order of summing does as much."""
 USUALLY_KEPT = 10

@@ -27,7 +27,6 @@ from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
 __all__ = ["MAX_OUTPUT", "TEXT_FILTERS", "VALUE_FILTERS", "Sandbox", "too_much_text"]
 
-
 _MAX_REGEX_SECONDS = 1.0
 
 

@@ -54,7 +54,6 @@ __all__ = [
     "reason_in",
 ]
 
-
 PROMPT_VERSION = 2
 """A number that grows when judges are asked in other words or their verdicts are read differently. It is part of the
 fingerprint of suites with a judge."""

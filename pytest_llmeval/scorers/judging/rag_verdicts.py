@@ -39,7 +39,6 @@ __all__ = [
     "supported_together",
 ]
 
-
 T = TypeVar("T")
 _MAX_CLAIMS = 200
 """The most claims that are read of one text: each of them is one more request."""

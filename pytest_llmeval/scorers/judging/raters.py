@@ -24,7 +24,6 @@ from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
 __all__ = ["human_value", "is_of_this_reply", "panel", "panel_metrics", "people_metrics", "with_people"]
 
-
 _BY_MAJORITY = ("accuracy", "win_rate", "first_order", "second_order")
 """Numbers that stand for labels: what most judges say, and a half where no label has more than half of them."""
 _LABELS = frozenset((0.0, 0.5, 1.0))

@@ -11,7 +11,6 @@ import re
 
 __all__ = ["announced_answer", "equal_texts", "normal_form", "normalized_answer", "published_box"]
 
-
 _ANNOUNCED = "Final Answer: The final answer is"
 _HOPE = re.compile(". I hope it is correct.")
 _CLOSING = "I hope it is correct."

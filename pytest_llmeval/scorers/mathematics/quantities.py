@@ -38,7 +38,6 @@ __all__ = [
     "without_about",
 ]
 
-
 WRAPPER = r"\\(?:text(?:rm|normal|it|bf|sf|up)?|math(?:rm|it|bf|sf)|mbox|hbox|operatorname|rm|bf|it)(?![A-Za-z])"
 """Commands of LaTeX whose argument is text, or upright as a unit is."""
 

@@ -23,7 +23,6 @@ from pytest_llmeval.types import JSON
 
 __all__ = ["MEASURES", "JudgedRanking", "Judgements", "Measure", "Qrels", "read_judgements", "relevance_judgements"]
 
-
 Qrels: TypeAlias = Mapping[str, int]
 """The grades of documents, by their ids: those of one query."""
 Judgements: TypeAlias = Mapping[str, Qrels]

@@ -25,7 +25,6 @@ from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = ["LibraryScorer", "ReferenceSettings", "TooLongError", "bleu_warning", "rouge_warning", "values_in_time"]
 
-
 _BY_SPACES = ("13a", "intl")
 _NO_SPACES = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")

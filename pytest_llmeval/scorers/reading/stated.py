@@ -56,7 +56,6 @@ from pytest_llmeval.text.characters import plain_characters
 
 __all__ = ["AROUND", "MAX_ANSWER", "LabelStyle", "last_box", "stated_answer", "stated_label"]
 
-
 MAX_ANSWER = 10_000
 """Characters of an answer. What is longer is not one."""
 

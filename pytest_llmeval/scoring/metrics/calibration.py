@@ -36,7 +36,6 @@ __all__ = [
     "softmax",
 ]
 
-
 CALIBRATION = ("nll", "ece")
 """The metrics that a scorer with ``calibration_values`` carries."""
 NUM_BINS = 15

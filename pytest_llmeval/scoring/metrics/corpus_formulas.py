@@ -43,7 +43,6 @@ __all__ = [
     "translation_formula",
 ]
 
-
 Ingredients: TypeAlias = Mapping[str, float]
 """A sample's numbers that a corpus metric is made of, by their names in ``Score.values``."""
 

@@ -32,7 +32,6 @@ __all__ = [
     "split_name",
 ]
 
-
 Kind: TypeAlias = Literal["proportion", "mean", "count", "pooled", "corpus"]
 """``proportion``: a mean of values that are all 0 or 1; where one is neither it is a ``mean``. ``count``: a number of
 samples, without an interval. ``pooled``: made of one ratio of two sums over the samples (see ``corpus.POOLED``).

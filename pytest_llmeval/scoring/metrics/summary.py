@@ -61,7 +61,6 @@ __all__ = [
     "within",
 ]
 
-
 Interval: TypeAlias = Literal["bootstrap"]
 Limits: TypeAlias = Mapping[str, tuple[float, float]]
 """The lowest and the highest value of metrics, by their names."""

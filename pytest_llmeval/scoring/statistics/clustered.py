@@ -44,7 +44,6 @@ __all__ = [
     "worth_of",
 ]
 
-
 MIN_CLUSTERS = 10
 """Fewer clusters give no standard error and no interval."""
 _RARE = 0.1

@@ -44,7 +44,6 @@ __all__ = [
     "with_width",
 ]
 
-
 CONFIDENCE = 0.95
 """The confidence level of every interval that is reported."""
 NUM_RESAMPLES = 1000

@@ -42,7 +42,6 @@ __all__ = [
     "swapped_values",
 ]
 
-
 _SEED = 0
 _MAX_ENUMERATED = 15
 """All signs are tried of at most so many units."""

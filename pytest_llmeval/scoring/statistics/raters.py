@@ -51,7 +51,6 @@ __all__ = [
     "weighted_kappa",
 ]
 
-
 Label: TypeAlias = str | int
 """A category; True and False are 1 and 0."""
 _NO_SAMPLES = "no samples"
