@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.evaluation.evaluation import Evaluation
     from pytest_llmeval.models.specs import ModelKind
     from pytest_llmeval.reporting.writers.scores_table import load_report
-    from pytest_llmeval.suites.python.benchmark import Benchmark
+    from pytest_llmeval.suites.benchmark import Benchmark
     from pytest_llmeval.types import NotMeasurable
 
 __all__ = ["Benchmark", "Evaluation", "ModelKind", "NotMeasurable", "load_report"]
@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Return each on first use: pytest loads this package in every run, and pydantic takes long to import."""
     if name == "Benchmark":
-        from pytest_llmeval.suites.python.benchmark import Benchmark
+        from pytest_llmeval.suites.benchmark import Benchmark
 
         return Benchmark
     if name == "Evaluation":

@@ -128,7 +128,7 @@ def pytest_collect_file(
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> pytest.Collector | list[pytest.Collector] | None:
-    if "pytest_llmeval.suites.python.benchmark" not in sys.modules:
+    if "pytest_llmeval.suites.benchmark" not in sys.modules:
         return None  # nothing in this session can derive from Benchmark
     from pytest_llmeval.plugin.suite_collectors import collect_benchmark
 

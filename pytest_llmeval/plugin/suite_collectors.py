@@ -39,10 +39,10 @@ from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.option_scores import equal_options
+from pytest_llmeval.suites.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.redaction import describe, redact, redact_inside
 from pytest_llmeval.text.wording import quoted, relative_path

@@ -13,8 +13,8 @@ import pytest
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scorers.exact import ExactScorer, ExactSettings
+from pytest_llmeval.suites.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.suites.loading.loader import load_suite
-from pytest_llmeval.suites.python.benchmark import Benchmark, load_benchmark
 
 SEVERAL = "{several: {scorers: {a: {score: exact}, b: {score: mine}, c: {score: other}}}}"
 

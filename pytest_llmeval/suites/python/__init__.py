@@ -1,1 +1,0 @@
-"""Benchmarks written as Python classes."""
