@@ -22,7 +22,7 @@ import yaml
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.plugin.options import OPTIONS
-from pytest_llmeval.suites.format.json_schema import json_schema
+from pytest_llmeval.suites.format.schema import json_schema
 from tests.plugin.judge_for_tests import form_of
 from tests.servers.stub import StubServer
 from tests.suites.hub_cache import as_parquet, cache_files, configs_card

@@ -16,7 +16,7 @@ from pytest_llmeval.plugin.settings import OPTIONS
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS
-from pytest_llmeval.suites.format.json_schema import json_schema
+from pytest_llmeval.suites.format.schema import json_schema
 from pytest_llmeval.suites.presets import all_presets
 from tests.tools.reference import COMMAND, PATH, reference, settings_table
 

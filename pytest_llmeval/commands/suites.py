@@ -179,7 +179,7 @@ def _add_schema(commands: Any) -> None:
 
 
 def _schema(options: argparse.Namespace) -> int:
-    from pytest_llmeval.suites.format.json_schema import json_schema
+    from pytest_llmeval.suites.format.schema import json_schema
 
     write_out(json.dumps(json_schema(), indent=2) + "\n", is_json=True)
     return 0

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
-from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS

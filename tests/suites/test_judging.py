@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import FILTERS
-from pytest_llmeval.suites.format.json_schema import json_schema
+from pytest_llmeval.suites.format.schema import json_schema
 from tests.suites.conftest import Load
 
 HEAD = "suite: s\nsamples: [{question: a, target: b}]\n"

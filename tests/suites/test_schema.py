@@ -11,8 +11,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scorers import SCORERS
-from pytest_llmeval.suites.format.json_schema import json_schema
-from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec, json_schema
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets
 

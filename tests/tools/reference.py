@@ -29,10 +29,8 @@ from pytest_llmeval.scorers.several import PartSettings
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
-from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, JoinSpec
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
-from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, PromptSpec
-from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.schema import DatasetSpec, FewshotSpec, JoinSpec, PromptSpec, SuiteSpec
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 

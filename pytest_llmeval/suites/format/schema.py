@@ -3,21 +3,198 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE, models_json_schema
 
-from pytest_llmeval.data.spec import FROM_LIST, Spec, refuse, whole
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse, whole
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers import ScoreSettings
-from pytest_llmeval.scoring.epochs import EpochsSpec
-from pytest_llmeval.scoring.filters import Filters
-from pytest_llmeval.suites.format.dataset_spec import DatasetSpec, FieldRule
+from pytest_llmeval.scorers import ONE_SCORER, SCORERS, ScoreSettings
+from pytest_llmeval.scoring.base import ScorerSettings
+from pytest_llmeval.scoring.epochs import MAX_EPOCHS, EpochsSpec
+from pytest_llmeval.scoring.filters import Filters, filters_json_schema
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
-from pytest_llmeval.suites.format.prompt_spec import PromptSpec
+from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import JSON
 
-__all__ = ["SuiteSpec"]
+__all__ = ["DatasetSpec", "FewshotSpec", "FieldRule", "JoinSpec", "PromptSpec", "RowsSpec", "SuiteSpec", "json_schema"]
+
+
+DataFormat: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet", "text"]
+
+
+def _field_rule(value: object) -> object:
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(item, str | bool | int | float) for item in value):
+        return tuple(value)
+    raise expected_here("a column, a template, a number, a bool or a list of those")
+
+
+FieldRule: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_field_rule),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "number", "boolean"]},
+                {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
+            ]
+        }
+    ),
+]
+"""Where a field's value comes from: a column, a Jinja2 template, a literal number or bool, or a list."""
+
+
+class JoinSpec(Spec):
+    """A file whose rows belong to the data set's rows, one to each."""
+
+    path: str = Field(min_length=1, description="The file, relative to the suite file, in any format of dataset.path.")
+    on: str = Field(min_length=1, description="The column that both have, with values that are unique in the file.")
+    format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
+    key: str | None = Field(
+        None, description="Where in a JSON or YAML file the list of rows is; a mapping is one of ids to rows."
+    )
+    separator: str | None = Field(None, min_length=1, max_length=1, description="See dataset.separator.")
+
+
+class RowsSpec(Spec):
+    """The source of rows: files beside the suite, or a data set of the Hugging Face hub."""
+
+    path: str | None = Field(
+        None,
+        min_length=1,
+        description="The data file, relative to the suite file; also compressed (.gz, .zst), a pattern such as "
+        "part-*.jsonl, or a folder with one JSON object in each file.",
+    )
+    format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
+    key: str | None = Field(
+        None,
+        description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
+        "list and adds each entry's other columns to its rows: data.*.paragraphs.*.qas. Of a mapping from ids to rows, "
+        "* takes the rows, with the column id.",
+    )
+    columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
+        None, description="Names of the columns of a CSV or TSV file that has no header."
+    )
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1,
+        description="The character between the values of a CSV or TSV file; by default a tab in TSV, and in CSV a "
+        "comma or what the first line has in place of commas (a semicolon, a tab, |).",
+    )
+    join: JoinSpec | None = Field(
+        None, description="A second file, whose columns are added to the rows: {path: answers.json, on: id}."
+    )
+    hub: str | None = Field(
+        None, min_length=1, description="A data set of the Hugging Face hub, as org/name; instead of path."
+    )
+    config: str | None = Field(None, min_length=1, description="The hub data set's config (subset), if it has several.")
+    split: str | None = Field(None, min_length=1, description="The hub data set's split, if it has several.")
+    revision: str | None = Field(None, min_length=1, description="Branch, tag or commit of the hub data set.")
+    streaming: bool = Field(False, description="Read no more rows of the hub data set than are needed.")
+
+
+class DatasetSpec(RowsSpec):
+    """Rows, and how their columns become a sample."""
+
+    fields: dict[str, FieldRule] = Field(
+        {},
+        description="How to make a sample's id, question, choices, target, choice_types, category and cluster, and its "
+        "response, which is scored if no model is given: from a column (dots reach nested ones) or a Jinja2 template. "
+        "A list is one of columns where the rows have columns of these names, else of texts. Any other name is a "
+        "variable for the prompt's template.",
+    )
+    where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")
+    limit: int | None = Field(None, ge=1, description="Use the first this many rows, after where and the shuffle.")
+    shuffle_seed: int | None = Field(None, description="Shuffle the rows with this seed.")
+    columns_first: bool = Field(
+        False,
+        description="In templates a column takes precedence over a field of the same name, and a column does not "
+        "become a field because of its name alone, as in lm-eval.",
+    )
+    python_values: bool = Field(
+        False,
+        description="Templates write null, lists and mappings as Python and lm-eval do; by default these are errors.",
+    )
+    first_id: int | None = Field(
+        None,
+        ge=0,
+        description="Use the rows' numbers, counted from this, as ids; by default ids come from the column id, or are "
+        "numbers from 1.",
+    )
+
+
+class FewshotSpec(RowsSpec):
+    """Examples that the prompt shows before the question."""
+
+    count: int = Field(ge=0, description="How many examples are shown.")
+    samples: Annotated[tuple[dict[str, Any], ...], FROM_LIST] | None = Field(
+        None, description="The examples themselves."
+    )
+    seed: int | None = Field(
+        None, description="Decides which examples are drawn; by default 0, and lm-eval's own 1234 for sampler: lm_eval."
+    )
+    sampler: Literal["seeded", "first_n", "lm_eval"] = Field(
+        "seeded",
+        description="Draw once with the seed, take the first, or draw for every sample anew as lm-eval's random "
+        "sampler does.",
+    )
+    spare: bool | None = Field(
+        None,
+        description="For sampler: lm_eval, draw one more than count and leave the sample itself out, as lm-eval does "
+        "where the examples come from its test_split, or where a task has neither test_split nor fewshot_split; by "
+        "default true where the examples are the data set's own.",
+    )
+    match: str | None = Field(
+        None,
+        min_length=1,
+        description="A field or column: a sample is shown only examples that have the same value there, such as "
+        "category.",
+    )
+    fields: dict[str, FieldRule] = Field(
+        {}, description="Fields of the examples that differ from those of the data set; see dataset."
+    )
+    template: str | None = Field(None, description="Template of an example's question; by default prompt.template.")
+    answer: str | None = Field(
+        None, description="Template of the answer that an example shows; by default the scorer's."
+    )
+    answer_delimiter: str | None = Field(
+        None, description="Stands before an example's answer; by default prompt.delimiter."
+    )
+    prefix: str | None = Field(
+        None, description="Template of the beginning of an example's answer; by default prompt.prefix; empty for none."
+    )
+    delimiter: str = Field("\n\n", description="Stands between the parts of a prompt: system, examples, question.")
+    multi_turn: bool = Field(
+        False, description="In a chat, show each example as a turn of the user and one of the assistant."
+    )
+
+
+class PromptSpec(Spec):
+    """Settings of how a sample becomes a prompt."""
+
+    template: str | None = Field(None, description="Jinja2 template of the question; by default the scorer's.")
+    system: str = Field("", description="Text before everything else, or the system message of a chat; a template too.")
+    system_delimiter: str | None = Field(
+        None, description="Stands after the system text if there is no chat; by default prompt.fewshot.delimiter."
+    )
+    delimiter: str = Field(
+        " ",
+        description="Stands between a prompt and an option, and before an example's answer. The default is left out "
+        "before an option or answer that begins with white space, but for suites with a preset.",
+    )
+    prefix: str = Field(
+        "",
+        description="Template of the text with which the model's reply begins, such as 'Answer:'; in a chat the "
+        "beginning of the assistant's turn.",
+    )
+    chat: bool = Field(False, description="Send the prompt through the model's chat template.")
+    fewshot: FewshotSpec | None = Field(None, description="Examples before the question.")
 
 
 def _suite_name(value: str) -> str:
@@ -119,3 +296,100 @@ class SuiteSpec(Spec):
         description="The metric by which the suite is compared with a baseline: its name, or {name: …, better: "
         "higher}. By default accuracy, if there is one, else the first whose better direction is known.",
     )
+
+
+_FIELDS_SCHEMA = {
+    "propertyNames": {
+        "pattern": whole(r"(?:[A-Za-z_]|[^\u0000-\u007f\s])(?:\w|[^\u0000-\u007f\s])*"),
+        "not": {"const": "row"},
+    }
+}
+
+
+def json_schema() -> dict[str, JSON]:
+    """Return JSON Schema of a suite file, in which scorers and filters have the forms that YAML gives them.
+
+    What the loader takes is valid; what it refuses is not, where JSON Schema can say so of one file: not that two
+    settings contradict each other, nor what a pattern, a template or a preset holds.
+    """
+    schema: dict[str, Any] = SuiteSpec.model_json_schema()
+    definitions = schema["$defs"]
+    scorers: list[tuple[type[ScorerSettings], Literal["validation"]]] = [
+        (model, "validation") for model in SCORERS.values()
+    ]
+    definitions |= models_json_schema(scorers, ref_template=DEFAULT_REF_TEMPLATE)[1]["$defs"]
+    for model in definitions.values():
+        model.get("properties", {}).pop("kind", None)
+    definitions.pop("ScorerSettings", None)  # the base of all; a scorer's own settings stand under its name
+    properties = schema["properties"]
+    part = definitions["PartSettings"]["properties"]
+    for parent, names in ((properties, SCORERS), (part, ONE_SCORER)):
+        description = parent["score"].get("description", "")
+        parent["score"] = {"description": description, **_score_schema(names)}
+        parent["filters"]["items"] = filters_json_schema()
+    properties["epochs"]["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MAX_EPOCHS})
+    properties["primary_metric"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
+    properties["preset"]["anyOf"] = [{"enum": [preset.name for preset in all_presets()]}, {"type": "null"}]
+    properties["samples"]["anyOf"][0]["minItems"] = 1
+    for model in ("DatasetSpec", "FewshotSpec"):
+        definitions[model]["properties"]["fields"].update(_FIELDS_SCHEMA)
+        definitions[model]["properties"]["columns"]["anyOf"][0].update(minItems=1, uniqueItems=True)
+        definitions[model]["allOf"] = [_not_both(path=_PRESENT, hub=_PRESENT)]
+    definitions["FewshotSpec"]["allOf"] += [_not_both(samples=_PRESENT, **{name: _PRESENT}) for name in _SOURCES]
+    count = definitions["FewshotSpec"].pop("required")  # which a preset may give
+    schema["required"] = ["suite"]
+    schema["anyOf"] = [
+        {
+            "required": ["score"],
+            "anyOf": [
+                {"required": ["samples"], "properties": {"samples": _PRESENT, "dataset": {"type": "null"}}},
+                {"required": ["dataset"], "properties": {"samples": {"type": "null"}, "dataset": _HAS_SOURCE}},
+            ],
+            "properties": {"prompt": {"properties": {"fewshot": {"required": count}}}},
+        },
+        {"required": ["preset"], "properties": {"preset": _PRESENT}},  # a preset brings its own scorer
+    ]
+    schema["allOf"] = [_not_both(samples=_PRESENT, dataset=_HAS_SOURCE)]
+    return schema
+
+
+_PRESENT: dict[str, Any] = {"not": {"type": "null"}}
+
+_SOURCES = ("path", "hub")
+
+_HAS_SOURCE = {
+    "type": "object",
+    "anyOf": [{"required": [name], "properties": {name: _PRESENT}} for name in _SOURCES],
+}
+
+
+def _not_both(**keys: dict[str, Any]) -> dict[str, Any]:
+    return {"not": {"required": list(keys), "properties": keys}}
+
+
+def _score_schema(names: Mapping[str, type[Spec]]) -> dict[str, Any]:
+    python = {"description": "A scorer that is registered from Python.", "not": {"enum": list(SCORERS)}}
+    return {
+        "anyOf": [
+            {"type": "string", "enum": [name for name, model in names.items() if not _required(model)]},
+            one_key_schema({name: _settings_schema(model) for name, model in names.items()}),
+            {"type": "string", **python},
+            {
+                "type": "object",
+                "description": python["description"],
+                "propertyNames": {"not": {"enum": list(SCORERS)}},
+                "additionalProperties": {"type": ["object", "null"]},
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ]
+    }
+
+
+def _settings_schema(model: type[Spec]) -> dict[str, Any]:
+    reference = {"$ref": f"#/$defs/{model.__name__}"}
+    return reference if _required(model) else {"anyOf": [reference, {"type": "null"}]}
+
+
+def _required(model: type[Spec]) -> Collection[str]:
+    return [name for name, field in model.model_fields.items() if field.is_required()]

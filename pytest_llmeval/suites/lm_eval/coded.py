@@ -14,7 +14,7 @@ from pytest_llmeval.data.hub import HubDataset, load_split, table_of
 from pytest_llmeval.data.rows import Row
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.dataset_spec import RowsSpec
+from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.data import FILE_BUILDERS, evaluated_split, example_split
 from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode

@@ -16,8 +16,8 @@ import yaml
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import Document, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override
+from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.data import evaluated_rows
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf

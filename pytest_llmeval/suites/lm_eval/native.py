@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.dataset_spec import RowsSpec
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
+from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.data import beside
 from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
 from pytest_llmeval.suites.loading.suite import Origin

@@ -18,7 +18,7 @@ from pytest_llmeval.scorers.equivalence import EquivalenceSettings
 from pytest_llmeval.scorers.judging.judged_scorer import OwnPrompt
 from pytest_llmeval.scorers.pairwise import PairwiseSettings
 from pytest_llmeval.scorers.rubric import RubricSettings
-from pytest_llmeval.suites.format.json_schema import json_schema
+from pytest_llmeval.suites.format.schema import json_schema
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.scoring.helpers import a_sample
 from tests.scoring.judge.helpers import asked_of, drive, material, scripted
