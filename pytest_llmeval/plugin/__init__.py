@@ -105,7 +105,7 @@ def pytest_collect_file(
         return [*collectors, SuiteFile.of(parent, file_path)]
     is_named = parent.session.isinitpath(file_path)
     if is_named or parent.config.stash[settings_key].lm_eval:
-        from pytest_llmeval.suites.lm_eval.recognize import is_task_file
+        from pytest_llmeval.suites.format.sniff import is_task_file
 
         if is_task_file(file_path):
             from pytest_llmeval.plugin.task_collectors import collect_task_file

@@ -12,9 +12,9 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.suites.format.sniff import is_task_file
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
-from pytest_llmeval.suites.lm_eval.recognize import is_task_file
 from pytest_llmeval.suites.lm_eval.scores import Scoring
 from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
