@@ -24,7 +24,7 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
 from pytest_llmeval.suites.lm_eval.names import installed_tasks
-from pytest_llmeval.suites.lm_eval.task_yaml import functions, read_task_file
+from pytest_llmeval.suites.lm_eval.task_file import functions, read_task_file
 from tests.lm_eval_tasks import side_by_side, synthetic
 
 pytest.importorskip("lm_eval", reason="lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")

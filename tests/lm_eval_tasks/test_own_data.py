@@ -19,8 +19,8 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, translate_coded
+from pytest_llmeval.suites.lm_eval.task_file import read_task_file
 from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
-from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
 from tests.lm_eval_tasks import side_by_side
 from tests.lm_eval_tasks import test_task_code as made_rows
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.task_file import TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = ["TaskRows", "beside", "evaluated_rows", "example_rows"]

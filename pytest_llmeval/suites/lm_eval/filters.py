@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from pytest_llmeval.suites.lm_eval.task_spec import PipelineSpec, StepSpec
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.task_file import PipelineSpec, StepSpec, TaskFile
 from pytest_llmeval.text.wording import Keys, dotted, expected_one_of, quoted
 
 __all__ = ["FilterSteps", "looks_at_choices", "read_pipelines"]

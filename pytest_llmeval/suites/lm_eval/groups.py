@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.suites.lm_eval.names import NOT_INSTALLED, TaskIndex, index_of, installed_tasks
-from pytest_llmeval.suites.lm_eval.task_spec import TASK_KEYS
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, read_task_file
+from pytest_llmeval.suites.lm_eval.task_file import TASK_KEYS, TaskFile, read_task_file
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 
 __all__ = ["Leaf", "is_group", "leaves_of", "paths_of_name", "read_leaf"]

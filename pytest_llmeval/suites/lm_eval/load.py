@@ -24,7 +24,7 @@ from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read
 from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
 from pytest_llmeval.suites.lm_eval.scores import SCORER, MetricPair, ResultsSpec, results_scoring
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile, functions, read_task_file
+from pytest_llmeval.suites.lm_eval.task_file import TaskFile, functions, read_task_file
 from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of

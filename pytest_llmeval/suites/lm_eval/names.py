@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.sniff import is_group_text, scalar_at
-from pytest_llmeval.suites.lm_eval.task_yaml import read_task_file
+from pytest_llmeval.suites.lm_eval.task_file import read_task_file
 
 __all__ = ["NOT_INSTALLED", "TaskIndex", "index_of", "installed_tasks"]
 

@@ -13,7 +13,7 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.data import beside
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.task_file import TaskFile
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.text.wording import Keys, dotted
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from pytest_llmeval.suites.lm_eval.filters import FilterSteps, read_pipelines
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
-from pytest_llmeval.suites.lm_eval.task_spec import MetricSpec
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.task_file import MetricSpec, TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = ["SCORER", "WEIGHTED_F1", "MetricPair", "ResultsSpec", "Scoring", "results_scoring", "scoring_of"]

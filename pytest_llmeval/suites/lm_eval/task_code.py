@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.names import NOT_INSTALLED, installed_tasks
-from pytest_llmeval.suites.lm_eval.task_yaml import FunctionReference, TaskFile, functions
+from pytest_llmeval.suites.lm_eval.task_file import FunctionReference, TaskFile, functions
 from pytest_llmeval.text.wording import Keys, quoted
 
 __all__ = ["TaskCode", "load_task_code"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from pytest_llmeval.suites.lm_eval.task_yaml import TaskFile
+from pytest_llmeval.suites.lm_eval.task_file import TaskFile
 from pytest_llmeval.templates.templates import TemplateError, Templates
 from pytest_llmeval.text.wording import Keys
 
