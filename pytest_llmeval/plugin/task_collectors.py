@@ -15,9 +15,8 @@ from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.suite_collectors import PlainFailures, SuiteFile
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.sniff import is_group_file
-from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
+from pytest_llmeval.suites.lm_eval.groups import Leaf, installed_tasks, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
-from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import relative_path

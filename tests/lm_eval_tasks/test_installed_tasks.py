@@ -21,9 +21,8 @@ import pytest
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group
+from pytest_llmeval.suites.lm_eval.groups import Leaf, installed_tasks, is_group
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
-from pytest_llmeval.suites.lm_eval.names import installed_tasks
 from pytest_llmeval.suites.lm_eval.task_file import functions, read_task_file
 from tests.lm_eval_tasks import side_by_side, synthetic
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.names import NOT_INSTALLED, installed_tasks
+from pytest_llmeval.suites.lm_eval.groups import NOT_INSTALLED, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_file import FunctionReference, TaskFile, functions
 from pytest_llmeval.text.wording import Keys, quoted
 
