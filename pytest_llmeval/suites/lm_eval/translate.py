@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_llmeval.suites.lm_eval.data import evaluated_rows, example_rows
-from pytest_llmeval.suites.lm_eval.filters import looks_at_choices
 from pytest_llmeval.suites.lm_eval.native import NativeSuite
-from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, scoring_of
+from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, looks_at_choices, scoring_of
 from pytest_llmeval.suites.lm_eval.task_file import GenerationKwargs, TaskFile, TaskSpec, functions
 from pytest_llmeval.suites.lm_eval.texts import choices_rule, prompt_template, target_rule, text_template
 from pytest_llmeval.text.wording import Keys
