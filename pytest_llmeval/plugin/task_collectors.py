@@ -17,7 +17,6 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.sniff import is_group_file
 from pytest_llmeval.suites.lm_eval.groups import Leaf, installed_tasks, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
-from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import relative_path
 
@@ -48,8 +47,7 @@ class TaskSuite(SuiteFile):
 
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
         is_trusted = self.config.stash[settings_key].trust_task_code
-        results_scorer = task_results_scorer if is_trusted else None
-        return load_task(self.leaf, overrides=overrides, scorers=scorers, results_scorer=results_scorer)
+        return load_task(self.leaf, overrides=overrides, scorers=scorers, trust_code=is_trusted)
 
 
 class TaskGroup(PlainFailures):

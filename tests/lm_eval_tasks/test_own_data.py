@@ -20,7 +20,6 @@ from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, translate_coded
 from pytest_llmeval.suites.lm_eval.task_file import read_task_file
-from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
 from tests.lm_eval_tasks import side_by_side
 from tests.lm_eval_tasks import test_task_code as made_rows
 
@@ -60,7 +59,7 @@ def local_task(name: str) -> Path:
 def suite_of(path: Path, *overrides: str) -> Evaluation:
     given = [parse_override(text) for text in overrides]
     leaf = Leaf(Source(path, path.name))
-    return Evaluation(load_task(leaf, overrides=given, results_scorer=task_results_scorer))
+    return Evaluation(load_task(leaf, overrides=given, trust_code=True))
 
 
 def check_is_theirs(task: Any, evaluation: Evaluation, path: Path) -> None:

@@ -17,7 +17,6 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name
 from pytest_llmeval.suites.lm_eval.load import load_task, metric_pairs
-from pytest_llmeval.suites.lm_eval.task_results import task_results_scorer
 from tests.lm_eval_tasks import side_by_side
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
@@ -157,7 +156,7 @@ def test_asks_and_counts_as_lm_eval(name: str, num_fewshot: int | None, tmp_path
             task = side_by_side.theirs(yaml_loader.load_yaml(path), splits, num_fewshot)
     finally:
         logging.disable(logging.NOTSET)
-    evaluation = side_by_side.ours(path, splits, num_fewshot, results_scorer=task_results_scorer)
+    evaluation = side_by_side.ours(path, splits, num_fewshot, trust_code=True)
     expected = side_by_side.their_requests(task)
     assert len(evaluation.suite.samples) == len(task.eval_docs)
     for sample in evaluation.suite.samples:
@@ -190,7 +189,7 @@ def test_only_the_installed_packages_tasks_run_code(tmp_path: Path) -> None:
         "the tasks of the installed lm_eval package"
     )
     with pytest.raises(SuiteError, match=r"mine\.yaml:4: doc_to_text: .* not part of the installed lm_eval package"):
-        load_task(leaf, results_scorer=task_results_scorer)
+        load_task(leaf, trust_code=True)
 
 
 @pytest.mark.parametrize("rule", ["label", "'{{label}}'", '\'{{ {"a": 0, "b": 1}[letter] }}\'', "1"])

@@ -154,7 +154,6 @@ def _is_blank(line: bytes) -> bool:
     return not text or text.startswith(b"#")
 
 
-_MAX_TASK_READ = 1_048_576
 _KEY = r"""(?m:^)(["']?){}\1[ \t]*:(?=\s|\Z)"""
 _TASK = re.compile(_KEY.format("task").encode())
 _TASK_LIST = re.compile((_KEY.format("task") + r"[ \t]*(?:#[^\r\n]*)?[\r\n]+[ \t]*-[ \t]").encode())
@@ -190,7 +189,7 @@ def _beginning(path: Path) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):
             return b""
         with path.open("rb") as file:
-            return file.read(_MAX_TASK_READ).removeprefix(b"\xef\xbb\xbf")
+            return file.read(_MAX_READ).removeprefix(b"\xef\xbb\xbf")
     except (OSError, ValueError):
         return b""
 

@@ -22,9 +22,10 @@ from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
 from pytest_llmeval.suites.lm_eval.data import evaluated_rows
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
-from pytest_llmeval.suites.lm_eval.scores import SCORER, MetricPair, ResultsSpec, results_scoring
+from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_file import TaskFile, functions, read_task_file
+from pytest_llmeval.suites.lm_eval.task_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
 from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import translate
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of
@@ -49,22 +50,21 @@ def load_task(
     *,
     overrides: Sequence[Override] = (),
     scorers: Mapping[str, Callable[..., Any]] = NO_SCORERS,
-    results_scorer: Callable[[ResultsSpec], Callable[..., Any]] | None = None,
+    trust_code: bool = False,
 ) -> Suite:
     """Return the task as a suite, with its samples. Raises ``SuiteError`` for what has no equivalent here.
 
-    ``results_scorer`` is given where the task's functions are trusted, which then run if it is one of the installed
-    lm_eval package; it makes the scorer of a task with ``process_results``.
+    ``trust_code`` lets the functions of a task run, if it is one of the installed lm_eval package.
     """
     task = read_leaf(leaf)
     read_rows: RowReader = rows_of
-    if results_scorer is None or next(functions(task.value), None) is None:
+    if not trust_code or next(functions(task.value), None) is None:
         native, _ = translate(task, multiple_input=_is_multiple_input(task, own_rows(task, overrides)))
     else:
         native, _, coded, results = translate_coded(task, own_rows(task, overrides))
         read_rows = coded.read_rows
         if results is not None:
-            scorers = ChainMap({SCORER: results_scorer(results)}, scorers)  # type: ignore[arg-type]
+            scorers = ChainMap({SCORER: task_results_scorer(results)}, scorers)  # type: ignore[arg-type]
     return suite_of(
         native.document(),
         overrides=with_own_rows(native, overrides),

@@ -19,7 +19,8 @@ from pytest_llmeval.text.wording import Keys, dotted
 
 __all__ = ["NativeSuite", "TaskOrigin", "own_rows", "with_own_rows"]
 
-_DATASET, _FEWSHOT = ("dataset",), ("prompt", "fewshot")
+_DATASET: Keys = ("dataset",)
+_FEWSHOT: Keys = ("prompt", "fewshot")
 _OF_HUB = ("hub", "config", "split", "revision", "streaming")
 
 

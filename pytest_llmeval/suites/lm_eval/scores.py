@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_file import MetricSpec, PipelineSpec, StepSpec, TaskFile
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
 __all__ = [
-    "SCORER",
+    "AGGREGATIONS",
+    "DEFAULT_METRICS",
     "WEIGHTED_F1",
     "FilterSteps",
     "MetricPair",
-    "ResultsSpec",
     "Scoring",
     "looks_at_choices",
     "read_pipelines",
-    "results_scoring",
     "scoring_of",
 ]
 
@@ -198,10 +196,10 @@ _METRICS: Mapping[str, Mapping[str, _Known]] = {
 }
 """lm-eval's metrics, by output type."""
 
-_AGGREGATIONS = {name: known.aggregation for metrics in _METRICS.values() for name, known in metrics.items()}
+AGGREGATIONS = {name: known.aggregation for metrics in _METRICS.values() for name, known in metrics.items()}
 """By metric, how lm-eval makes one number of the samples' where a task does not say; of all others it is the mean."""
 
-_DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
+DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "multiple_choice": ("acc", "acc_norm"),
     "generate_until": ("exact_match",),
     "loglikelihood": ("perplexity", "acc"),
@@ -212,11 +210,6 @@ _DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
 WEIGHTED_F1 = "weighted_f1"
 """An aggregation that lm-eval has as the function ``lm_eval.utils.weighted_f1_score`` alone, which tasks name."""
 
-SCORER = "task_code"
-"""The name under which the scorer of such a task is registered for its suite alone."""
-
-_RIGHT = ("exact_match", "acc", "em")
-_POOLED = {"word_perplexity": "words", "byte_perplexity": "bytes", "bits_per_byte": "bytes"}
 _MATCH_ARGUMENTS = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
 _PART_NAME = re.compile(r"[^\w@^-]+")
 
@@ -268,7 +261,7 @@ def _entries(task: TaskFile) -> list[MetricEntry]:
     output_type = task.spec.output_type
     if task.spec.metric_list is None:
         known = _METRICS[output_type]
-        return [MetricEntry(name, known[name].ours, {}, ("output_type",)) for name in _DEFAULT_METRICS[output_type]]
+        return [MetricEntry(name, known[name].ours, {}, ("output_type",)) for name in DEFAULT_METRICS[output_type]]
     return [
         _entry(task, entry, ("metric_list", place), output_type) for place, entry in enumerate(task.spec.metric_list)
     ]
@@ -378,55 +371,3 @@ def _match_settings(task: TaskFile, arguments: Mapping[str, Any], keys: Keys) ->
         if value:
             steps.append(name)
     return {"normalize": steps, "allow_empty": True} if steps else {"normalize": steps}
-
-
-@dataclass(frozen=True, slots=True)
-class ResultsSpec:
-    """The rule by which a sample's responses become values: ``process(document, results)`` gives a number for each of
-    ``names``.
-
-    ``names`` are lm-eval's, with ours. Those of ``pooled`` are pairs of a log-likelihood and a length, which is the
-    ingredient that it names.
-    """
-
-    output_type: str
-    process: Callable[[dict[str, Any], list[Any]], dict[str, Any]]
-    names: dict[str, str]
-    pooled: dict[str, str]
-
-
-def results_scoring(code: TaskCode) -> tuple[Scoring, ResultsSpec]:
-    """Return the scoring of a task with ``process_results``. Raises ``SuiteError`` for an aggregation not known
-    here.
-    """
-    task = code.task
-    output_type = task.spec.output_type
-    entries = task.spec.metric_list or [MetricSpec(metric=name) for name in _DEFAULT_METRICS[output_type]]
-    names: dict[str, str] = {}
-    pooled: dict[str, str] = {}
-    for place, entry in enumerate(entries):
-        metric, keys = entry.metric, ("metric_list", place)
-        if not isinstance(metric, str):
-            raise task.wrong((*keys, "metric"), metric, "the name of a metric")
-        aggregation = _AGGREGATIONS.get(metric, "mean") if entry.aggregation is None else entry.aggregation
-        if metric in _POOLED and aggregation == _AGGREGATIONS[metric]:
-            pooled[metric] = _POOLED[metric]
-            names[metric] = metric
-        elif aggregation == "mean":
-            names[metric] = metric
-        else:
-            raise task.wrong((*keys, "aggregation"), aggregation, "mean for a metric of process_results")
-    right = next((metric for metric in _RIGHT if metric in names), None)
-    if right is not None:
-        names[right] = "accuracy"
-    pipelines = read_pipelines(task)
-    if len(pipelines) > 1:
-        raise task.error_at(("filter_list",), "found several pipelines, expected one beside process_results")
-
-    def process(document: dict[str, Any], results: list[Any]) -> dict[str, Any]:
-        made: dict[str, Any] = code.functions[("process_results",)](document, results)
-        return made
-
-    pairs = tuple(MetricPair(metric, pipelines[0].name, name) for metric, name in names.items())
-    scoring = Scoring({SCORER: {}}, list(pipelines[0].filters), None, pairs)
-    return scoring, ResultsSpec(output_type, process, names, pooled)

@@ -14,7 +14,6 @@ from pytest_llmeval.text.wording import Keys
 
 __all__ = ["translate"]
 
-_FEWSHOT: Keys = ("prompt", "fewshot")
 _GENERATION: Keys = ("generation_kwargs",)
 _MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """In the order in which lm-eval looks for them."""
