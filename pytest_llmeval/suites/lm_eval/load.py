@@ -19,15 +19,20 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.coded import CodedTask, coded_task
-from pytest_llmeval.suites.lm_eval.data import evaluated_rows
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
-from pytest_llmeval.suites.lm_eval.native import NativeSuite, TaskOrigin, own_rows, with_own_rows
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import load_task_code
 from pytest_llmeval.suites.lm_eval.task_file import TaskFile, functions, read_task_file
 from pytest_llmeval.suites.lm_eval.task_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
 from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
-from pytest_llmeval.suites.lm_eval.translate import translate
+from pytest_llmeval.suites.lm_eval.translate import (
+    NativeSuite,
+    TaskOrigin,
+    evaluated_rows,
+    own_rows,
+    translate,
+    with_own_rows,
+)
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of
 from pytest_llmeval.suites.loading.sources import rows_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite

@@ -2,17 +2,274 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.suites.lm_eval.data import evaluated_rows, example_rows
-from pytest_llmeval.suites.lm_eval.native import NativeSuite
+from pydantic import ValidationError
+
+from pytest_llmeval.data.yaml_reader import Document
+from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
+from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.scores import MetricPair, Scoring, looks_at_choices, scoring_of
 from pytest_llmeval.suites.lm_eval.task_file import GenerationKwargs, TaskFile, TaskSpec, functions
 from pytest_llmeval.suites.lm_eval.texts import choices_rule, prompt_template, target_rule, text_template
-from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.suites.loading.suite import Origin
+from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 
-__all__ = ["translate"]
+__all__ = [
+    "NativeSuite",
+    "TaskOrigin",
+    "TaskRows",
+    "beside",
+    "evaluated_rows",
+    "example_rows",
+    "own_rows",
+    "translate",
+    "with_own_rows",
+]
+
+
+_DATASET: Keys = ("dataset",)
+_FEWSHOT: Keys = ("prompt", "fewshot")
+_OF_HUB = ("hub", "config", "split", "revision", "streaming")
+
+
+@dataclass(slots=True)
+class NativeSuite:
+    """``value`` is a mapping in the suite format; ``sources`` gives for its keys those of the task file."""
+
+    task: TaskFile
+    value: dict[str, Any] = field(default_factory=dict)
+    sources: dict[Keys, Keys] = field(default_factory=dict)
+
+    def put(self, keys: Keys, value: Any, source: Keys) -> None:
+        """Set ``value`` at ``keys``, made of what stands at ``source`` in the task file."""
+        inside: Any = self.value
+        for key in keys[:-1]:
+            inside = inside.setdefault(key, {})
+        inside[keys[-1]] = value
+        self.sources[keys] = source
+
+    def document(self) -> Document:
+        """Return the suite as if it had been read from the task file: errors name the lines there."""
+        lines: dict[Keys, int] = {}
+        for keys, source in self.sources.items():
+            file, line = self.task.place(source)
+            if file == self.task.source and line is not None:
+                lines[keys] = line
+        return Document(self.task.source, self.value, {(): 1, **lines})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOrigin(Origin):
+    """Errors at the task file's own keys, in the file that has them."""
+
+    native: NativeSuite | None = None
+
+    def error(self, message: str, keys: Keys = ()) -> SuiteError:
+        source = _source_of(keys, self.native.sources) if self.native is not None else None
+        is_changed = any(override.keys == keys[: len(override.keys)] for override in self.overrides)
+        if self.native is None or source is None or is_changed:
+            # Not zero-argument super(): slots make a second class of this one.
+            return Origin.error(self, message, keys)
+        prefix = f"{dotted(keys)}: "
+        text = (
+            message.removeprefix(prefix) if message.startswith(prefix) else f"(as the suite's {dotted(keys)}) {message}"
+        )
+        return self.native.task.error(f"{dotted(source)}: {text}", source)
+
+
+def _source_of(keys: Keys, sources: Mapping[Keys, Keys]) -> Keys | None:
+    for length in range(len(keys), 0, -1):
+        if keys[:length] in sources:
+            return sources[keys[:length]]
+    below = [source for made, source in sources.items() if made[: len(keys)] == keys]
+    return below[0] if keys and below else None
+
+
+# A user's own rows for a task: ``--llm-set 'hellaswag: dataset={path: rows.jsonl}'``, files as lm-eval looks for them.
+# What else a task says of its data, such as how templates see a row, stays the task's.
+
+
+def with_own_rows(native: NativeSuite, overrides: Sequence[Override]) -> tuple[Override, ...]:
+    """Return ``overrides`` as the suite that was made of a task needs them.
+
+    A path is as seen from the current folder, and takes the place of the data set that the task names.
+    """
+    return tuple(_adapted(native, override) for override in overrides)
+
+
+def own_rows(task: TaskFile, overrides: Sequence[Override]) -> RowsSpec | None:
+    """Return where ``overrides`` take the rows from that are evaluated; None where they leave that to the task."""
+    name = str(task.value.get("task"))
+    of_rows = [one for one in overrides if one.keys[:1] == _DATASET and one.matches(name)]
+    try:
+        found = apply_overrides({"dataset": {}}, [_with_place(task, one) for one in of_rows]).get("dataset")
+        if not isinstance(found, dict) or not {"path", "hub"} & found.keys():
+            return None
+        return RowsSpec.model_validate({key: found[key] for key in RowsSpec.model_fields if key in found})
+    except (OverrideError, ValidationError):
+        return None  # the suite says what is wrong with it
+
+
+def _adapted(native: NativeSuite, override: Override) -> Override:
+    if not override.matches(str(native.value.get("suite"))):
+        return override
+    dataset: Any = native.value["dataset"]
+    for above in (_DATASET, _FEWSHOT):
+        if override.keys == (*above, "path"):
+            inside: Any = native.value
+            for key in above:
+                inside = inside.setdefault(key, {})
+            for key in _OF_HUB:
+                inside.pop(key, None)
+    if override.keys == _DATASET and isinstance(override.value, dict):
+        kept = {key: part for key, part in dataset.items() if key not in RowsSpec.model_fields}
+        override = replace(override, value={**kept, **override.value})
+    return _with_place(native.task, override)
+
+
+def _with_place(task: TaskFile, override: Override) -> Override:
+    """Return the override with a path as seen from the task's file."""
+    value = override.value
+    for above in (_DATASET, _FEWSHOT):
+        if override.keys == (*above, "path") and isinstance(value, str):
+            return replace(override, value=beside(task.source.path, value))
+        if override.keys == above and isinstance(value, Mapping) and isinstance(value.get("path"), str):
+            return replace(override, value={**value, "path": beside(task.source.path, str(value["path"]))})
+    return override
+
+
+FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text"}
+"""Builders of ``datasets`` that read files, and the format of a suite; None where the suffix says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRows:
+    """The source of a task's rows: ``value`` are keys of ``dataset`` or ``prompt.fewshot``, made of ``source``."""
+
+    split: str
+    value: Mapping[str, Any]
+    source: Keys
+
+
+def evaluated_rows(task: TaskFile) -> TaskRows:
+    """Return the rows that are evaluated: ``test_split``, else ``validation_split``. Raises ``SuiteError``."""
+    keys, split = evaluated_split(task)
+    return TaskRows(split, _source(task, split, keys), keys)
+
+
+def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
+    """Return the split that is evaluated, with its keys. Raises ``SuiteError``."""
+    found = _first_split(task, "test_split", "validation_split")
+    if found is None:
+        raise task.error("found neither test_split nor validation_split, expected what to evaluate", ("task",))
+    return found
+
+
+def example_rows(task: TaskFile) -> tuple[TaskRows | None, bool]:
+    """Return the rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
+
+    lm-eval takes ``fewshot_split``, else the samples of ``fewshot_config``, else the training, validation or test
+    split; and draws a spare example, so that the question's own can be left out, where ``fewshot_split`` is
+    ``test_split``, also where there is neither.
+    """
+    found = example_split(task)
+    spare = (task.spec.fewshot.split or task.spec.fewshot_split) == task.spec.test_split
+    if found is None:
+        return None, spare
+    keys, split = found
+    return TaskRows(split, _source(task, split, keys), keys), spare
+
+
+def example_split(task: TaskFile) -> tuple[Keys, str] | None:
+    """Return the split of the examples with its keys; None where the task file holds the examples. Raises
+    ``SuiteError``.
+    """
+    config = task.spec.fewshot
+    if config.split is not None:
+        return ("fewshot_config", "split"), config.split
+    if task.spec.fewshot_split is None and config.samples is not None:
+        return None
+    found = _first_split(task, "fewshot_split", "training_split", "validation_split", "test_split")
+    if found is None:
+        raise task.error("found no split to draw examples from", ("task",))
+    return found
+
+
+def _first_split(task: TaskFile, *keys: str) -> tuple[Keys, str] | None:
+    return next((((key,), split) for key in keys if (split := getattr(task.spec, key)) is not None), None)
+
+
+def _source(task: TaskFile, split: str, keys: Keys) -> dict[str, Any]:
+    path, arguments = task.required("dataset_path"), task.spec.load_arguments
+    if path in FILE_BUILDERS:
+        return _files(task, path, split, arguments, keys)
+    for key in ("data_files", "data_dir", "field", "name"):
+        if key in arguments:
+            keys = ("dataset_kwargs", key)
+            raise task.error_at(keys, "for a data set of the hub, only config and split are supported")
+    value = {
+        "hub": path,
+        "config": task.spec.dataset_name,
+        "split": split,
+        "revision": arguments.get("revision"),
+        "streaming": True if arguments.get("streaming") is True else None,
+    }
+    return {key: part for key, part in value.items() if part is not None}
+
+
+def _files(task: TaskFile, builder: str, split: str, arguments: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+    at: Keys = ("dataset_kwargs", "data_files")
+    found = arguments.get("data_files")
+    if isinstance(found, dict):
+        if split not in found:
+            message = f"there is no split {quoted(split)} in dataset_kwargs.data_files"
+            raise task.error_at(keys, message + expected_one_of(split, found))
+        found, at = found[split], (*at, split)
+    elif found is not None and split != "train":
+        raise task.error_at(keys, f"files without a split are the split 'train', found {quoted(split)}")
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, str) or not found:
+        expected = "the path of one file, or a pattern such as part-*.jsonl"
+        message = f"{dotted(at)}: found {describe(found)}, expected {expected}"
+        raise task.error(message, at if found is not None else ("dataset_path",))
+    if "://" in found:
+        raise task.error_at(at, f"found {quoted(found)}, expected a file of this machine")
+    for key in ("revision", "streaming", "name"):
+        if key in arguments:
+            where = ("dataset_kwargs", key)
+            raise task.error_at(where, "found it for files of this machine, which have none; remove it")
+    base = str(arguments.get("data_dir", ""))
+    format_ = _json_format(found) if builder == "json" else FILE_BUILDERS[builder]
+    path = beside(task.source.path, os.path.join(base, found))
+    value = {"path": path, "format": format_, "key": arguments.get("field")}
+    return {key: part for key, part in value.items() if part is not None}
+
+
+def _json_format(name: str) -> str | None:
+    """Return the format of rows in JSON: ``datasets`` reads lines of JSON whatever the suffix says; a list in a
+    ``.json`` file is read as well.
+    """
+    suffixes = Path(name).suffixes
+    return None if any(suffix in (".json", ".jsonl", ".ndjson") for suffix in suffixes) else "jsonl"
+
+
+def beside(task_path: Path, name: str) -> str:
+    """Return a file, which lm-eval looks for in the current folder, as seen from the task file's folder."""
+    if os.path.isabs(name):
+        return name
+    try:
+        relative = os.path.relpath(os.path.abspath(name), task_path.parent.resolve())
+    except ValueError:  # on another drive
+        return os.path.abspath(name)
+    return Path(relative).as_posix()
+
 
 _GENERATION: Keys = ("generation_kwargs",)
 _MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
