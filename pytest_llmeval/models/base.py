@@ -51,14 +51,15 @@ __all__ = [
 _R = TypeVar("_R", LoglikelihoodResponse, GenerateResponse, EmbeddingResponse)
 
 Failed: TypeAlias = RequestError
-"""Stands in a response's place when that one request failed: the other requests of the batch are not lost."""
+"""The error in a response's place when that one request failed: the other requests of the batch are not lost."""
 
 JudgeSteps: TypeAlias = Generator[Ask, Sequence[Response | Failed], Score]
 """A scorer in the midst of its judgement of one sample: it yields what it asks, is sent one response for each request,
 or the ``RequestError`` in its place, as often as it needs, and returns the score."""
 
 Listener: TypeAlias = Callable[[Mapping[int, Response | Failed | None]], None]
-"""Is given responses while a call goes on, by the place of their requests in the call. None takes one back."""
+"""A function that is given responses while a call goes on, by the place of their requests in the call. None takes one
+back."""
 
 
 @runtime_checkable
@@ -171,7 +172,7 @@ class NamedModel:
 
     @property
     def identity(self) -> ModelIdentity:
-        """The object's own, with the user's name."""
+        """Return the object's own identity with the user's name."""
         return dataclasses.replace(identify(self._model), name=self._name)
 
     def __getattr__(self, name: str) -> Any:
@@ -199,11 +200,11 @@ class Backend:
     _listener: tuple[int, Listener] | None = None
 
     def set_listener(self, listener: Listener | None) -> None:
-        """Who listens to the next call that this thread makes."""
+        """Set the listener of the next call that this thread makes."""
         self._listener = None if listener is None else (threading.get_ident(), listener)
 
     def take_listener(self) -> Listener:
-        """Who listens to this call; one that does nothing where there is none.
+        """Return the listener of this call; one that does nothing if none was set.
 
         It is taken once, by the thread that set it: a call that another thread makes meanwhile, or that is made within
         this one, counts its places anew.
@@ -373,7 +374,7 @@ class SampleBackend(Backend, ABC):
         self.identity = identity
 
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
-        """Nothing, unless a subclass wants to see the suite."""
+        """Do nothing; a subclass may want to see the suite."""
 
     def answer_samples(self, asked: Sequence[AskedSample], /) -> list[Response | Failed]:
         return [response for sample in asked for response in self.answer(sample)]
@@ -393,7 +394,7 @@ def _ignore(answered: Mapping[int, Response | Failed | None]) -> None:
 
 
 def _is_prompt(requests: Prompt | Sequence[GenerateRequest]) -> bool:
-    """Return the text, or the turns of a chat; an empty sequence holds no requests."""
+    """Tell whether this is a text or the turns of a chat; an empty sequence holds no requests."""
     return isinstance(requests, str) or (
         isinstance(requests, tuple) and bool(requests) and all(isinstance(turn, Message) for turn in requests)
     )

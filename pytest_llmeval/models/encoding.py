@@ -45,7 +45,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncodedPair:
-    """Neither part is empty; the model is fed ``context + continuation`` without its last token.
+    """A context and a continuation as tokens, neither empty; the model is fed both without the last token.
 
     The encoder of an encoder-decoder model is fed ``context``, and its decoder what starts a text and then
     ``continuation`` without its last token.
@@ -73,13 +73,13 @@ class Encoder:
 
     @property
     def prefix_token(self) -> int | None:
-        """The token that stands for an empty context: BOS, else EOS, else None."""
+        """Return the token that stands for an empty context: BOS, else EOS, else None."""
         bos = self._tokenizer.bos_token_id
         return bos if bos is not None else self._tokenizer.eos_token_id
 
     @functools.cached_property
     def _prefix_text(self) -> str | None:
-        """A scored text is not given BOS (where there is none: EOS, in lm-eval's way) if it begins with it."""
+        """Return the text of BOS, else of EOS: a scored text that begins with it is given no other, as in lm-eval."""
         return None if self.prefix_token is None else self._tokenizer.decode([self.prefix_token])
 
     def pair(self, context: Prompt, continuation: str) -> EncodedPair:
@@ -95,7 +95,7 @@ class Encoder:
         return EncodedPair(self._checked(context_tokens), self._checked(continuation_tokens))
 
     def text(self, text: str) -> tuple[int, tuple[int, ...]]:
-        """The token that stands before a text that is scored as a whole (BOS, else EOS), and the text's own tokens.
+        """Return the token before a text that is scored as a whole (BOS, else EOS), and the text's own tokens.
 
         A tokenizer that adds BOS adds it here too, and it is scored as the text's first token, after another one:
         that is what lm-eval's rolling log-likelihood does. The empty text of a tokenizer that adds nothing has no
@@ -180,7 +180,7 @@ class Encoder:
     )
 
     def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
-        """``context`` as the request has it, and both parts after white space moved."""
+        """Return the tokens of both parts. ``kept`` is ``context`` without the white space that has moved behind it."""
         context_tokens = list(self._encode_context(kept)) if kept else []
         if not context_tokens:
             return self._after_nothing(continuation)
@@ -197,11 +197,11 @@ class Encoder:
         return self.prefix_token
 
     def _encode(self, text: str, *, begins_with: str | None) -> list[int]:
-        """``begins_with`` is what a text must not be given a second time."""
+        """Return the tokens of a text. ``begins_with`` is a token's text that it must not be given a second time."""
         return self._tokens(text, False if begins_with and text.startswith(begins_with) else self._add_bos)
 
     def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
-        """``add_special_tokens`` None leaves it to the tokenizer."""
+        """Return the tokens of a text; ``add_special_tokens`` None leaves special tokens to the tokenizer."""
         settings: dict[str, bool] = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
         try:
             text.encode("utf-8")

@@ -91,7 +91,7 @@ class Endpoint:
     api_key_env: str | None = None
     max_connections: int | None = None
     protocol: Literal["openai", "anthropic"] = "openai"
-    """Whose headers carry the key: ``Authorization: Bearer``, or ``x-api-key`` with ``anthropic-version``."""
+    """The API whose headers carry the key: ``Authorization: Bearer``, or ``x-api-key`` with ``anthropic-version``."""
 
     @property
     def root(self) -> str:
@@ -100,7 +100,7 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """``https://api.openai.com``: scheme, host and port, which requests share one limit for."""
+        """Return scheme, host and port (``https://api.openai.com``), for which requests share one limit."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
@@ -146,7 +146,7 @@ def _text(key: str, text: str, where: str) -> str:
 
 
 def _variable_name(key: str, text: str, where: str) -> str:
-    """Return the name of an environment variable for a message; a text that could be a key itself is not shown."""
+    """Return the name of an environment variable; the message about another text does not show it: it may be a key."""
     if not _VARIABLE.fullmatch(text) or _KEY_LIKE.fullmatch(text):
         raise OptionError(
             f"{where}: {key}: expected the name of an environment variable, such as MY_API_KEY, found something that "
@@ -219,7 +219,7 @@ def _base_url(key: str, text: str, where: str) -> str:
 
 
 def parse_endpoint(text: str, where: str) -> Endpoint:
-    """``URL,api_key_env=NAME,max_connections=N`` → endpoint. Raises ``OptionError``."""
+    """Return the endpoint that ``URL,api_key_env=NAME,max_connections=N`` names. Raises ``OptionError``."""
     url, *parts = text.split(",")
     own: dict[str, Any] = {}
     for part in parts:
@@ -237,7 +237,7 @@ def parse_endpoint(text: str, where: str) -> Endpoint:
 
 
 def parse_url(text: str, where: str) -> str:
-    """Return the root of an API: ``http://host:8000`` → ``http://host:8000/v1``.
+    """Return the root of an API: ``http://host:8000/v1`` for ``http://host:8000``.
 
     Raises ``OptionError`` for a URL without ``http://`` or ``https://``, with credentials, a query or a fragment.
     """
@@ -321,7 +321,7 @@ class ServerArguments:
     price_in: float | None = None
     price_out: float | None = None
     shared_folder: Path | None = None
-    """Where the processes of a session agree on how many requests a host gets at once; None in one process."""
+    """The folder in which a session's processes agree on how many requests a host gets at once; None for one process."""
 
     @classmethod
     def of(

@@ -87,9 +87,9 @@ between."""
 
 _BLOCK = 1 << 20
 _BUFFER = 16 << 20
-"""Read at once: while another thread runs Python, each read and each hash of a piece may wait 5 ms for its turn."""
+"""Bytes that are read at once: while another thread runs Python, each read and each hash may wait 5 ms for its turn."""
 _LARGE = 32 << 20
-"""Bytes of a file that one process of a session hashes for all: smaller ones are hashed faster than they are shared."""
+"""The size from which one process of a session hashes a file for all: smaller ones are hashed faster than shared."""
 
 
 def fingerprint_files(
@@ -98,7 +98,7 @@ def fingerprint_files(
     *,
     digests: Digests | None = None,
 ) -> str:
-    """SHA-256 (hex) over labelled files' content and ``settings`` (anything that JSON can hold).
+    """Return SHA-256 (hex) over labelled files' content and ``settings`` (anything that JSON can hold).
 
     A label takes the place of the path, so that a copy in another folder has the same fingerprint. Large files are
     sampled at blocks that depend on the size alone: a change that misses every block is not seen. ``digests`` has what

@@ -25,8 +25,8 @@ from pytest_llmeval.types import (
 __all__ = ["Guessing", "GuessingModel"]
 
 _BEHIND = -1e-300
-"""Log-likelihood of what was not picked. What was picked has 0: by whatever length one divides, it stays ahead, and the
-probabilities of all options come out equal.
+"""The log-likelihood of an option that was not picked. The one that was has 0: divided by whatever length, it stays
+ahead, and the probabilities of all options come out equal.
 """
 
 

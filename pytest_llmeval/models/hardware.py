@@ -31,14 +31,14 @@ __all__ = [
 
 
 _WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
-"""GNU's OpenMP (torch's own on Linux): turns of the loop, a millisecond at most. On an idle machine that is long
-enough that the threads of a small model do not sleep between two operations; on a busy one little is lost until
-``Busy`` sees that others need the cores. Intel's: milliseconds."""
+"""Settings of OpenMP. GNU's (torch's own on Linux) counts turns of the loop, a millisecond at most. On an idle machine
+that is long enough that the threads of a small model do not sleep between two operations; on a busy one little is lost until
+``Busy`` sees that others need the cores. Intel's counts milliseconds."""
 
 _WAITING_BY_USER = ("OMP_WAIT_POLICY", *_WAITING)
 _COUNT_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SHORTEST_S = 0.2
-"""Processor times are counted in hundredths of a second."""
+"""The shortest time that is measured: processor times are counted in hundredths of a second."""
 
 
 def is_set_by_user(environment: Mapping[str, str] = os.environ) -> bool:
@@ -65,7 +65,7 @@ def waiting_briefly() -> Iterator[None]:
 
 
 def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> int:
-    """Threads for one process, 1 to ``limit``: no more than cores that others leave free.
+    """Return the number of threads for one process, 1 to ``limit``: no more than cores that others leave free.
 
     ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None where that is not known.
     Half a core is left to others before it costs a thread.
@@ -98,7 +98,7 @@ class Busy:
         self._found: float | None = None
 
     def cores(self) -> float | None:
-        """Since the last call; what was found then where that is less than a fifth of a second ago."""
+        """Return the cores that were busy since the last call, or what was found then if that is less than 0.2 s ago."""
         now, last = self._read(), self._last
         if now is None or last is None:
             return None

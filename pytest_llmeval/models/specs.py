@@ -53,10 +53,10 @@ CHECKPOINT_ARGS: Mapping[str, str] = {
     "subfolder": "folder inside the checkpoint that holds config and weights",
     "add_bos": "true or false: begin every text with the BOS token, whatever the tokenizer says",
 }
-"""What ``--llm-model-arg`` takes for a checkpoint, each with the help that a wrong key is answered with."""
+"""The keys of ``--llm-model-arg`` for a checkpoint, each with the help that a wrong value is answered with."""
 
 MODEL_ARGS: Mapping[str, str] = {**CHECKPOINT_ARGS, **SERVER_ARGS}
-"""What ``--llm-model-arg`` takes, for all kinds of models."""
+"""The keys of ``--llm-model-arg`` for all kinds of models."""
 
 _JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_bos"})
 _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
@@ -111,7 +111,7 @@ class ModelArg(NamedTuple):
 
 
 def parse_model_arg(text: str) -> ModelArg:
-    """``max_length=2048`` → key ``max_length``, value 2048; numbers, true and false, and mappings are read as JSON.
+    """Return ``max_length=2048`` as key and value; numbers, true and false, and mappings are read as JSON.
 
     Raises ``OptionError`` for an unknown key, with the nearest known one, and for a value of the wrong type.
     """
@@ -220,9 +220,9 @@ class ModelKind:
     """
 
     name: str
-    """Stands before the colon: ``replay`` in ``replay:outputs.jsonl``."""
+    """The text before the colon: ``replay`` in ``replay:outputs.jsonl``."""
     usage: str | None = None
-    """How the user writes it, as messages show it: by default ``NAME:LOCATION``; empty for what is not offered."""
+    """Its form on the command line, as messages show it: by default ``NAME:LOCATION``; empty if it is not offered."""
     example: str = ""
     arguments: Collection[str] | None = None
     """The names that may stand after ``?``; None for any."""
@@ -231,29 +231,29 @@ class ModelKind:
     model_args: Collection[str] | None = None
     """The keys of ``--llm-model-arg`` that mean something for it; None where that is not known."""
     has_secrets: bool = True
-    """Whether arguments with names such as ``api_key`` are secrets, which nothing shows."""
+    """True if arguments with names such as ``api_key`` are secrets, which nothing shows."""
     needs_location: bool = True
     needs_device: bool = False
-    """Whether a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
+    """True if a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
-    """Whether a server runs it, which the processes of a session share; not asked where no test runs."""
+    """True if a server runs it, which the processes of a session share; it is not asked if no test runs."""
     shares_limits: bool = False
-    """Whether the processes of a session agree on how many of its requests are under way at once."""
+    """True if the processes of a session agree on how many of its requests are under way at once."""
     imports_from_project: bool = False
-    """Whether its code may be a module in the current folder or the rootdir."""
+    """True if its code may be a module in the current folder or the rootdir."""
     takes_replicas: bool = False
-    """Whether processes on other machines can load it as well (``--llm-ray``)."""
+    """True if processes on other machines can load it as well (``--llm-ray``)."""
     checks_suites: bool = False
-    """Whether it is loaded as soon as suites are collected, and ``prepare`` refuses those that it does not fit."""
+    """True if it is loaded as soon as suites are collected, and ``prepare`` refuses those that it does not fit."""
     shows_methods: bool = False
-    """Whether ``lacks_method`` knows which methods a model has."""
+    """True if ``lacks_method`` knows which methods a model has."""
     is_identified: bool = False
-    """Whether the identity of its models says all that decides their replies; else the location and the arguments
-    belong to it, secrets included, where kept replies (``--llm-store``) are looked for."""
+    """True if the identity of its models says all that decides their replies; else kept replies (``--llm-store``) are
+    looked for by the location and the arguments too, secrets included."""
     roles: Collection[str] = ROLES.keys()
-    """What scorers can ask its models for."""
+    """The roles in which scorers can ask its models."""
     is_fallback: bool = False
-    """Whether every other kind is tried first."""
+    """True if every other kind is tried first."""
 
     def shown_usage(self) -> str:
         """Return ``usage``, or what stands for it."""

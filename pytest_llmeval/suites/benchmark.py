@@ -29,7 +29,7 @@ _KEYS = (
     *("tags", "gates", "min_measurable", "not_measurable", "primary_metric"),
 )
 _CLOSE = 0.85
-"""How similar to one of ours an attribute is when it is taken for a misspelling: ``loader`` is not ``load``.
+"""An attribute that is at least so similar to one of ours is taken for a misspelling: ``loader`` is not ``load``.
 
 For a method that the file does not call, less similarity suffices: that of ``wording.nearest``."""
 _ALIASES = {"normalise": "normalize", "is_equivalent": "is_equiv"}
@@ -79,7 +79,7 @@ class Benchmark:
     not_measurable: ClassVar[Mapping[str, float]] = {}
     primary_metric: ClassVar[Any] = None
     judged_by: str | None = None
-    """Where ``is_equivalent`` asks a model, text that names it and its settings; see ``custom.ReplyJudge``."""
+    """A text that names the model which ``is_equivalent`` asks, and its settings; None if it asks none."""
 
     folder: Path
     """The folder of the file that the class stands in; set before ``load`` is called."""
@@ -107,7 +107,7 @@ class _Equivalence:
 
     @property
     def judged_by(self) -> str | None:
-        """The benchmark's own."""
+        """Return the benchmark's own."""
         return self.benchmark.judged_by
 
     needs_text = True
@@ -115,7 +115,7 @@ class _Equivalence:
 
     @property
     def version(self) -> int:
-        """A checksum of the sources of the class and of what it derives from."""
+        """Return a checksum of the sources of the class and of the classes that it derives from."""
         return version_of_class(type(self.benchmark))
 
     def __call__(self, reply: str, target: Any) -> Any:
@@ -163,7 +163,7 @@ class _Equivalence:
 
 
 def _hook_of(kind: type[Benchmark], name: str) -> str:
-    """``name`` or its alias, whichever the class or the nearest of what it derives from has."""
+    """Return ``name`` or its alias, whichever the class, or the nearest class that it derives from, has."""
     alias = _ALIASES[name]
     return next((given for owner in kind.__mro__ for given in (alias, name) if given in vars(owner)), name)
 
@@ -279,7 +279,7 @@ def _held_in(name: str, hooks: Sequence[str]) -> str | None:
 
 
 def _words(name: str) -> list[str]:
-    """``is``, ``equivalent`` of ``is_equivalent`` and of ``isEquivalent``."""
+    """Return the words of a name: ``is`` and ``equivalent`` for ``is_equivalent`` and for ``isEquivalent``."""
     return [word for word in re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_") if word]
 
 
@@ -316,7 +316,7 @@ def _is_mentioned(owner: type[Benchmark], name: str) -> bool:
 
 
 def _plain(value: Any, keys: Keys, kind: type[Benchmark], source: Source, line: int | None) -> Any:
-    """Lists and dicts, as YAML gives them. Raises ``SuiteError`` for what YAML cannot write."""
+    """Return a value as lists and dicts, as YAML gives them. Raises ``SuiteError`` for what YAML cannot write."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part, (*keys, str(key)), kind, source, line) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -328,7 +328,7 @@ def _plain(value: Any, keys: Keys, kind: type[Benchmark], source: Source, line: 
 
 
 def _as_lists(value: Any) -> Any:
-    """Lists and dicts, as YAML gives them."""
+    """Return a value as lists and dicts, as YAML gives them."""
     if isinstance(value, Mapping):
         return {str(key): _as_lists(part) for key, part in value.items()}
     return [_as_lists(part) for part in value] if isinstance(value, list | tuple) else value

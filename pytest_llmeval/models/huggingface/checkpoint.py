@@ -381,7 +381,7 @@ _REASONS: Mapping[str, str] = {
     "linear attention": "qwen3_next",
 }
 _NOT_AS_A_TREE = {model_type: reason for reason, names in _REASONS.items() for model_type in names.split()}
-"""Why a tree of tokens is not computed for models of these ``model_type``s."""
+"""Reasons why a tree of tokens is not computed, by ``model_type``."""
 
 _LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 _GROWING_ROTARY = frozenset({"dynamic", "longrope", "su"})

@@ -102,9 +102,9 @@ class HuggingFaceModel(Backend):
     has_stops_behind_reasoning: ClassVar[bool] = True
     encoder_class: type[Encoder] = Encoder
     scores_plain: ClassVar[bool] = False
-    """Whether the tree is left aside, also where the engine has one."""
+    """True if the tree is left aside, even if the engine has one."""
     threads: Threads | None = None
-    """Where they are given, the threads of this process follow the load of the machine, from call to call."""
+    """The threads of this process, which follow the load of the machine from call to call; None leaves them alone."""
 
     def __init__(self, spec: ModelSpec, settings: ModelSettings, loaded: LoadedCheckpoint) -> None:
         self._spec = spec

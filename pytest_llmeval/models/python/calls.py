@@ -21,9 +21,9 @@ from pytest_llmeval.models.servers.loop import SharedLoop
 __all__ = ["CallBounds", "CallOutcome", "Calls", "is_async"]
 
 _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
-"""What is a call's own failure; Ctrl-C is not, nor what ends a test of pytest."""
+"""Exceptions that are a call's own failure. Ctrl-C is none, nor is one that ends a test of pytest."""
 _PATIENCE_S = 1.0
-"""For so long a coroutine that was cancelled may clean up."""
+"""The seconds that a cancelled coroutine may take to clean up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class CallOutcome(NamedTuple):
 
 
 _loop = SharedLoop("llmeval-functions", patience_s=_PATIENCE_S)
-"""One loop for all functions of a process: HTTP clients belong to the loop of their first use, and are shared."""
+"""One loop for all functions of a process: an HTTP client belongs to the loop of its first use, and is shared."""
 
 
 _Ended: TypeAlias = "queue.SimpleQueue[tuple[int, CallOutcome, threading.Event] | None]"
@@ -195,7 +195,7 @@ class Calls:
 
 
 _USUAL = 8
-"""Calls of an async function at a time."""
+"""Concurrent calls of an async function, if nothing says how many."""
 
 
 def is_async(function: object) -> bool:

@@ -54,7 +54,7 @@ _PROMPT_NAMES = frozenset(
 )
 _SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", *SPECIAL_SAMPLING)
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
-"""By one of these an object is known for a model; anything else that can be called is a function of the prompt."""
+"""An object with one of these methods is a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
 _OF_FILE = "_llmeval_model_"

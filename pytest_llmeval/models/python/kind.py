@@ -33,7 +33,7 @@ _LONGEST_NUMBER = 15
 """Characters; of a longer one a digit more or less is no setting."""
 
 _OF_FUNCTIONS = [role.method for role in ROLES.values()]
-"""What a function does: it writes a text, or gives the embeddings of texts."""
+"""The methods that a function can stand for: it writes a text, or gives the embeddings of texts."""
 
 
 class PythonCode(ModelKind):

@@ -49,7 +49,7 @@ __all__ = ["CallError", "CallableModel", "EmbeddingFunction", "load_python", "re
 
 
 _OF_TEXT = ("raw", "text", "content", "output", "final_output", "answer")
-"""Under these names the results of frameworks hold their text."""
+"""The names under which the results of frameworks hold their text."""
 
 
 def read_reply(returned: object) -> tuple[str, dict[str, Any]]:
@@ -152,7 +152,7 @@ _BESIDE: Mapping[str, Callable[[object], object]] = {
     "reasoning": _reasoning,
     "finish_reason": _finish_reason,
 }
-"""What a function can say beside its text, and how that is read."""
+"""The names under which a function can say more beside its text, each with its reader."""
 _MORE = f"{', '.join(_BESIDE)} or trace"
 
 
@@ -177,7 +177,7 @@ _T = TypeVar("_T")
 _UNBOUNDED = CallBounds()
 _MOST = "max_connections"
 _GRACE_S = 0.5
-"""What a call may take more than its limit before it is told that it blocks: others block too."""
+"""Seconds beyond its limit that a call may take without a warning that it blocks: another call may have blocked it."""
 
 
 class CallError(RequestError):

@@ -148,7 +148,7 @@ class Fleet:
         self._audits = Audits(name)
         self._lost: list[str] = []
         self.first: Future[Handshake] = Future()
-        """What the first replica says of itself; raises what keeps the model from being loaded."""
+        """The first replica's handshake; it raises the error that keeps the model from being loaded."""
         self._thread = threading.Thread(target=self._run, name="llmeval-replicas", daemon=True)
 
     def begin(self) -> None:

@@ -44,7 +44,7 @@ _REPORT = re.compile(
 _JOURNAL = "journal"
 _TREC = "trec"
 _RUNS = (".trec", ".run")
-"""Suffixes of a TREC run."""
+"""The suffixes of a TREC run."""
 _FORMATS = tuple(dict.fromkeys((*FORMATS.values(), _JOURNAL, _TREC)))
 _CONTENTS = ("response", "loglikelihoods", "scores", "logits", "documents")
 """The usual names of columns with what was replied."""

@@ -47,16 +47,16 @@ __all__ = ["Batches", "Client", "ModelStopped", "RequestRefused", "Take", "Unrea
 
 
 GET_TIMEOUT_S: Final = 5.0
-"""How long to wait for what a server says of itself."""
+"""Seconds to wait for a server's account of itself."""
 NUM_TRIES: Final = 6
 TOTAL_S: Final = 600.0
-"""After so many seconds a request is not tried again."""
+"""Seconds after which a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
 _BASE_DELAY_S = 0.5
 _LONG_WAIT_S, _BETWEEN_LINES_S = 10.0, 60.0
-"""A wait that a server asks for and that is said in the log, and how long it is not said again."""
+"""The shortest wait that is said in the log when a server asks for it, and the time until another is said."""
 _MOST_GIVEN_UP = 32
-"""After so many requests in a row that were given up after all tries, the server counts as ended."""
+"""Requests in a row that were given up after all tries, before the server counts as ended."""
 _LONGEST_TEXT = 2000
 _SHORTEST_KEY, _LONG_KEY = 6, 16
 _ANTHROPIC_VERSION = "2023-06-01"
@@ -152,7 +152,7 @@ class Client:
         self._ended: ModelStopped | Unreachable | None = None
         self.watch = Watch(clock)
         self.num_connection_tries = NUM_TRIES
-        """How often a host that does not answer is tried; less where others of its replicas do."""
+        """Tries to connect to a host that does not answer; fewer if the model has other replicas."""
         self._num_given_up = 0
         self._told_at: float | None = None
         self._connections: Connections | None = None
@@ -404,7 +404,7 @@ def _number(value: object) -> int:
 
 
 _SHORTEST_RESTART_S = 1.0
-"""A server that nothing was asked for so long may have been started anew meanwhile."""
+"""Seconds without a request after which the server may have been started anew."""
 
 
 class Watch:
@@ -463,7 +463,7 @@ _Q = TypeVar("_Q")
 _A = TypeVar("_A")
 
 Take: TypeAlias = Callable[[], list[_Q]]
-"""Gives the questions of a request whose turn has come; none where others have taken them along."""
+"""A function that gives the questions of a request whose turn has come; none if others have taken them along."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,8 @@ class CompletionsDialect(Dialect):
     """
 
     heeds_max_length: ClassVar[bool] = False
-    """Whether the server holds a reply to ``maxLength`` of a schema. A weak model does not end a text by itself: its
-    reply is cut before it is JSON."""
+    """True if the server holds a reply to ``maxLength`` of a schema. Without it the reply of a weak model, which does not
+    end a text by itself, is cut before it is JSON."""
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """Settings that have the server name tokens by their ids, where it can."""

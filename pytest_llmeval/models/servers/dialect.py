@@ -49,7 +49,7 @@ __all__ = [
 
 _ROUNDING = 1e-3
 _LOWEST = -9999.0
-"""vLLM writes this where a logprob is minus infinity."""
+"""The number that vLLM writes for a logprob of minus infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Written:
 
 
 JSONWay: TypeAlias = Literal["json_schema", "json_object", "text"]
-"""How a server is held to JSON, the strictest way first: by the schema, to any object, by the prompt alone."""
+"""Ways to hold a server to JSON, the strictest first: by the schema, to any object, by the prompt alone."""
 WEAKER: Mapping[JSONWay, JSONWay] = {"json_schema": "json_object", "json_object": "text"}
 
 
@@ -186,20 +186,20 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     scores: Literal["ids", "text"] | None = None
-    """How it is asked for log-likelihoods; None: it cannot give them, for the reason ``why_no_scores``."""
+    """The form in which it is asked for log-likelihoods; None if it cannot give them, for the reason ``why_no_scores``."""
     why_no_scores: ClassVar[str] = "the server gives no log-likelihoods of a prompt's tokens"
     takes_text: bool = True
-    """Whether a text prompt reaches the model as it is; else it is sent as one turn of the user."""
+    """True if a text prompt reaches the model as it is; else it is sent as one turn of the user."""
     continues_chat: ClassVar[bool] = False
-    """Whether it continues a last turn of the assistant; else such a chat has to be rendered here."""
+    """True if it continues a last turn of the assistant; else such a chat has to be rendered here."""
     num_together: ClassVar[int] = 1
-    """How many log-likelihoods one request may ask for."""
+    """The most log-likelihoods that one request may ask for."""
     sampling_names: ClassVar[Mapping[str, str]] = {}
     """The API's names for ``top_k`` and ``repetition_penalty``; empty if it has neither."""
     with_penalty: ClassVar[Mapping[str, JSON]] = {}
     """Fields that make a repetition penalty count all tokens, as transformers does."""
     is_hosted: ClassVar[bool] = False
-    """Whether it is a company's API, where each reply costs money and a name stands for weights that may change."""
+    """True for a company's API, where each reply costs money and a name stands for weights that may change."""
 
     def __init__(
         self, *, model: str = "", extra_body: Mapping[str, JSON] | None = None, max_tokens_field: str | None = None

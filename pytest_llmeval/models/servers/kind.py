@@ -59,9 +59,9 @@ class _Remote(ModelKind):
     is_identified = True
     checks_suites = True  # what a server can do is known when it was asked
     dialect: ClassVar[str | None] = None
-    """How its servers are asked, where that is known."""
+    """The dialect of its servers; None if it has to be found out."""
     is_spoken_elsewhere: ClassVar[bool] = False
-    """Whether a server at ``base_url`` may speak another dialect."""
+    """True if a server at ``base_url`` may speak another dialect."""
 
     def parse(self, text: str) -> ModelSpec:
         where = f"--llm-model {hide_keys(hide_secrets(text))}"

@@ -46,16 +46,16 @@ __all__ = [
 
 _MOST_SLOTS = 4096
 _KEEP_S = 0.5
-"""For so long a process passes a slot on among its own requests; then another process has a chance to get it."""
+"""Seconds for which a process passes a slot on among its own requests; then another process has a chance to get it."""
 _SUSPECT_S = 1.0
-"""So often slots that are marked as taken are tried too: their holder may have died."""
+"""Seconds after which slots that are marked as taken are tried too: their holder may have died."""
 
 
 class Slots(Protocol):
     """Slots that are taken and given back."""
 
     are_shared: bool
-    """Whether other processes take from the same."""
+    """True if other processes take from the same slots."""
 
     def take(self, width: int) -> Any:
         """Return a slot; None where the first ``width`` are taken."""

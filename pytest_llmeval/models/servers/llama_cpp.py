@@ -49,9 +49,9 @@ __all__ = ["LlamaCppPython", "LlamaServer"]
 
 
 _FORCE = 1e4
-"""Added to a token's logit, so that no other can be the likeliest."""
+"""A bias on a token's logit with which no other token can be the likeliest."""
 _MOST_LISTED = 100
-"""How many of the likeliest tokens one request tells."""
+"""The number of likeliest tokens that one request lists."""
 
 
 class LlamaServer(CompletionsDialect):
@@ -227,7 +227,7 @@ def _listed(entry: Mapping[str, Any]) -> list[tuple[int, float]]:
 
 
 _ADDED_LOGIT = 1e5
-"""Added to a token's logit, it makes this token the likeliest. Logprobs are those without it."""
+"""A bias on a token's logit that makes this token the likeliest. Logprobs are those without it."""
 _LONGEST_FORCED = 24
 """Characters; a longer continuation is hardly one token, and not looked up."""
 _NUM_CONTEXTS = 64

@@ -1,1 +1,1 @@
-"""What a suite file may say: its keys, their values and the messages about mistakes."""
+"""The suite format: the keys of a suite file, their values, and the messages about mistakes in them."""

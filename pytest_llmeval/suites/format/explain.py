@@ -93,7 +93,7 @@ def _expected(detail: ErrorDetails) -> str:
 
 
 def _keys_at(keys: Keys, root: type[BaseModel]) -> list[str]:
-    """The keys that can stand in the mapping at ``keys``."""
+    """Return the keys that can stand in the mapping at ``keys``."""
     parts: list[Any] = [root]
     for key in keys:
         parts = [below for part in parts for below in _below(part, key)]

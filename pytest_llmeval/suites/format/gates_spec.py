@@ -19,7 +19,7 @@ __all__ = ["ANY_SUITE", "RULE_PATTERN", "Bound", "GateRule", "GateRuleError", "G
 Bound: TypeAlias = Literal["value", "ci_low", "ci_high"]
 
 ANY_SUITE = "*"
-"""Stands for every suite that has the metric."""
+"""The name that stands for every suite that has the metric."""
 
 _NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 RULE_PATTERN = rf"[\s\S]*[^\s<>=]\s*(?:>=|<=|>|<)\s*{_NUMBER_PATTERN}\s*"
@@ -75,7 +75,7 @@ class GateRule:
 
     @property
     def written_threshold(self) -> str:
-        """The threshold as the rule has it: ``0.60``."""
+        """Return the threshold as the rule writes it: ``0.60``."""
         return self.text.rpartition(" ")[2]
 
     def holds(self, value: float) -> bool:

@@ -21,7 +21,10 @@ _EXAMPLE = "expected 'SUITE: KEY=VALUE', such as 'mmlu: prompt.fewshot.count=5' 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """``value`` in place of what ``suite`` (``*``: every suite) has at ``keys``. ``text`` is what the user wrote."""
+    """A value that takes the place of the one that ``suite`` (``*``: every suite) has at ``keys``.
+
+    ``text`` is what the user wrote.
+    """
 
     suite: str
     keys: Keys
@@ -42,7 +45,7 @@ class OverrideError(Exception):
 
 
 def parse_override(text: str) -> Override:
-    """``SUITE: KEY.KEY=VALUE`` with the value in YAML. Raises ``OptionError``."""
+    """Return the override that ``SUITE: KEY.KEY=VALUE`` asks for, with the value in YAML. Raises ``OptionError``."""
 
     def refusal(problem: str) -> OptionError:
         return OptionError(f"--llm-set {quoted(text)}: {problem}")
@@ -115,7 +118,7 @@ def _set(root: dict[str, JSON], override: Override) -> None:
 
 
 def _named_scorer(score: JSON, override: Override) -> JSON:
-    """``letter`` as ``{letter: {}}``, so that a setting of it can be set."""
+    """Return ``letter`` as ``{letter: {}}``, so that a setting of it can be set."""
     scorer = override.keys[1]
     named: JSON = {score: {}} if isinstance(score, str) else score
     if isinstance(named, dict) and scorer not in named:

@@ -1,4 +1,7 @@
-"""The suite format, as pydantic models. What a key means to a user is said in its description."""
+"""The suite format, as pydantic models, and the JSON schema that editors read.
+
+The description of a key says what it means to a user.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ FieldRule: TypeAlias = Annotated[
         }
     ),
 ]
-"""Where a field's value comes from: a column, a Jinja2 template, a literal number or bool, or a list."""
+"""The source of a field's value: a column, a Jinja2 template, a literal number or bool, or a list."""
 
 
 class JoinSpec(Spec):

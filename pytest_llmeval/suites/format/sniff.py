@@ -1,4 +1,4 @@
-"""Is this YAML file a suite? Decided by its text alone, so that other people's files are never parsed."""
+"""Tells whether a YAML file is a suite, or a task of lm-eval, by its text alone: other people's files are never parsed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEYS = frozenset(
     b"suite description preset samples dataset prompt choices target category cluster human interval filters score "
     b"generate epochs tags gates min_measurable not_measurable primary_metric".split()
 )
-"""All that a suite can have at column 0, as the schema has them, which takes long to import."""
+"""All keys that a suite can have at column 0. The schema has the same ones, and takes long to import."""
 
 _NO_KEY = b" \t#-"
 """First characters of lines that do not begin with a key; an empty line is another."""
@@ -129,7 +129,7 @@ def _reread(file: BinaryIO, size: int) -> bytes:
 
 
 def _decoded(data: bytes) -> bytes:
-    """UTF-16 with a byte order mark as UTF-8, so that the error on its encoding can be shown."""
+    """Return UTF-16 with a byte order mark as UTF-8, so that the error on its encoding can be shown."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="ignore").encode("utf-8", errors="ignore")
     return data

@@ -1,7 +1,7 @@
-"""What a group file, or a name, stands for: task files, each with what its groups change in it.
+"""Finds the task files of a group file, or of a name, each with what its groups change in it.
 
 A group's ``aggregate_metric_list`` has no effect: every task is a suite with numbers of its own, and no number is made
-of a group.
+of a group. Names are looked up as in lm-eval's own index.
 """
 
 from __future__ import annotations

@@ -197,7 +197,8 @@ _METRICS: Mapping[str, Mapping[str, _Known]] = {
 """lm-eval's metrics, by output type."""
 
 AGGREGATIONS = {name: known.aggregation for metrics in _METRICS.values() for name, known in metrics.items()}
-"""By metric, how lm-eval makes one number of the samples' where a task does not say; of all others it is the mean."""
+"""The aggregation by which lm-eval makes one number of the samples' where a task does not say; for other metrics it is
+the mean."""
 
 DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "multiple_choice": ("acc", "acc_norm"),
@@ -205,7 +206,7 @@ DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
     "loglikelihood": ("perplexity", "acc"),
     "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
 }
-"""What lm-eval computes for a task without a ``metric_list``."""
+"""The metrics that lm-eval computes for a task without a ``metric_list``."""
 
 WEIGHTED_F1 = "weighted_f1"
 """An aggregation that lm-eval has as the function ``lm_eval.utils.weighted_f1_score`` alone, which tasks name."""

@@ -1,8 +1,9 @@
-"""Runs the Python functions of the tasks of the installed lm_eval package, for ``--llm-trust-task-code`` alone.
+"""Runs the Python functions of the tasks of the installed lm_eval package, for ``--llm-trust-task-code`` alone: their
+values become columns of the task's rows.
 
-A function's file has to lie in the installed package, and so does the task file that names it: what an installed
-package does is its user's decision, what a YAML file from anywhere names is not. One from anywhere may include such a
-task file, and give its functions other rows.
+A function's file has to lie in the installed package, and so does the task file that names it: an installed package is
+its user's decision, and a YAML file from anywhere is not. One from anywhere may include such a task file, and give its
+functions other rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["CodedTask", "TaskCode", "coded_task", "load_task_code"]
 
 
 _LM_EVAL_SEED = 0
-"""What lm-eval 0.4.13 seeds Python's ``random`` with before it loads a task (``--seed``)."""
+"""The seed that lm-eval 0.4.13 gives Python's ``random`` before it loads a task (``--seed``)."""
 _SUPPORTED = (
     ("process_docs",),
     ("doc_to_text",),

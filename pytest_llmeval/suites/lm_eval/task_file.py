@@ -1,6 +1,7 @@
-"""What a task file of lm-eval 0.4.13 may say. Every key is acted on here, has no effect on any number, or is an error.
+"""Reads a task file as lm-eval 0.4.13 does: YAML 1.1, ``!function`` tags, the files that it includes, and its keys.
 
-What depends on other keys (which metric goes with which kind of output) is checked where it is translated.
+Every key is acted on here, has no effect on any number, or is an error. A check that depends on other keys (which
+metric goes with which kind of output) is made where they are translated.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _Text: TypeAlias = str | None
 _Rule: TypeAlias = Any
 """A column, a template or a value, see ``texts.py``; or a ``!function``."""
 _WithoutEffect: TypeAlias = Any
-"""On any number, in lm-eval too."""
+"""A value that changes no number, in lm-eval either."""
 
 
 def _refused(why: str, *, unless: object = None) -> AfterValidator:

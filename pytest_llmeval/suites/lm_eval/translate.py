@@ -1,4 +1,10 @@
-"""A task of lm-eval as a suite: the same rows, prompts, requests and numbers in the suite format."""
+"""A task of lm-eval as a suite: the same rows, prompts, requests and numbers in the suite format.
+
+Each key of the suite remembers the key of the task that it was made from, so that errors name the task's own lines.
+
+One thing is not lm-eval's: where examples come from the split that is evaluated, and that is not ``test_split``,
+lm-eval can show a question with its answer as an example of itself. Here another example takes that place.
+"""
 
 from __future__ import annotations
 

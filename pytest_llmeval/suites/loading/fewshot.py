@@ -1,4 +1,4 @@
-"""Few-shot examples: which sample is shown which. Samples in, examples out; texts are made of them in ``prompts``."""
+"""Draws few-shot examples: which sample is shown which. ``prompts`` makes texts of them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _lm_eval_draws(
     has_spare: bool,
     left_ids: Collection[str],
 ) -> dict[str, tuple[Sample, ...]]:
-    """``ContextSampler.sample`` of lm-eval 0.4.13 (``lm_eval/api/samplers.py``) for one document after the other.
+    """Draw as ``ContextSampler.sample`` of lm-eval 0.4.13 (``lm_eval/api/samplers.py``), one document after the other.
 
     Every sample draws, and those that are left, by their ids, get what they drew.
 

@@ -33,7 +33,7 @@ from pytest_llmeval.types import JSON, Sample
 __all__ = ["RowReader", "Suite", "load_suite", "suite_of"]
 
 RowReader: TypeAlias = Callable[[RowsSpec, Keys, Origin], Iterable[Row]]
-"""Gives the rows of a part of a suite that stands at the keys."""
+"""A function that gives the rows of the part of a suite that stands at the keys."""
 
 _TOO_LARGE = "put the rows in a data set file and name it with dataset.path"
 _MAX_ERRORS = 10
@@ -381,7 +381,7 @@ class _Reading:
         return is_kept
 
     def _shots(self, rows: list[Row], samples: list[Sample], left: list[Sample]) -> Shots:
-        """``left`` are those of the samples that are left after shuffle and limit."""
+        """Return the examples that the samples are shown. ``left`` are the samples that shuffle and limit leave."""
         fewshot = self.spec.prompt.fewshot
         if fewshot is None or fewshot.count == 0:
             return Shots()
@@ -418,7 +418,7 @@ class _Reading:
         return [self._sample(field_map.apply(row, shot=True), str(row.number), keys) for row in rows]
 
     def _sample(self, mapped: Mapped, id_: str, inline: Keys) -> Sample:
-        """``inline`` are the keys at which the row stands if it is one of the suite file."""
+        """Return the sample of a row. ``inline`` are the keys at which the row stands if it is one of the suite file."""
         try:
             return make_sample(mapped, id_)
         except SuiteError as error:

@@ -1,4 +1,4 @@
-"""How rows become samples: columns, templates and literals for each field, and what a sample's values may be."""
+"""Makes samples of rows: columns, templates and literals for each field, and which values a sample may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a suite's rows come from: one file, the files of a pattern or folder, or a data set of the hub."""
+"""The sources of a suite's rows: one file, the files of a pattern or folder, or a data set of the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suite that was read: what it says, its samples, and where each part stands."""
+"""A suite that was read: its settings, its samples, and the line at which each part stands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Origin:
 
     @property
     def source(self) -> Source:
-        """The suite file."""
+        """Return the suite file."""
         return self.document.source
 
     def error(self, message: str, keys: Keys = ()) -> SuiteError:
@@ -54,11 +54,11 @@ class Origin:
         return self.source.error(message, self.document.line(keys))
 
     def error_at(self, keys: Keys, problem: str) -> SuiteError:
-        """``error`` at ``keys``, which the message names."""
+        """Return ``error`` at ``keys``, which the message names."""
         return self.error(f"{dotted(keys)}: {problem}", keys)
 
     def place(self, sample: Sample) -> str:
-        """``file:line`` of the sample, the file as the user knows it."""
+        """Return ``file:line`` of the sample, the file as the user knows it."""
         shown = self.shown(sample.path)
         return shown if sample.line is None else f"{shown}:{sample.line}"
 
@@ -117,7 +117,7 @@ class Suite:
             raise self.error(str(error), sample, error.keys) from None
 
     def place(self, sample: Sample) -> str:
-        """``file:line`` of the sample, the file as the user knows it."""
+        """Return ``file:line`` of the sample, the file as the user knows it."""
         return self.origin.place(sample)
 
     def error(self, message: str, sample: Sample | None = None, keys: Sequence[str | int] = ()) -> SuiteError:
@@ -135,10 +135,10 @@ class Suite:
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
 
     def unmapped(self, sample: Sample) -> str | None:
-        """Return what the suite does not say of its data set: where the options are, or what is right; None where it
-        does.
+        """Return a line on what the suite leaves unsaid of its data set: where the options are, or what is right. None if
+        it says both.
 
-        To be asked where a scorer has found that it cannot judge the sample.
+        It is asked when a scorer has found that it cannot judge the sample.
         """
         spec, row = self.spec, sample.variables.get("row")
         if spec.dataset is None or spec.samples is not None or not isinstance(row, dict):
@@ -173,7 +173,7 @@ class Suite:
 
 
 def _texts(spec: SuiteSpec) -> Iterator[str]:
-    """Columns and templates that a suite names."""
+    """Yield the columns and templates that a suite names."""
     fewshot = spec.prompt.fewshot
     rules = [spec.choices, spec.target, spec.category, spec.prompt.template, spec.prompt.system, spec.prompt.prefix]
     rules += list(spec.dataset.fields.values()) if spec.dataset is not None else []

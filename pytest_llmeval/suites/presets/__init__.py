@@ -30,22 +30,23 @@ _MERGED: tuple[Keys, ...] = (
     ("prompt", "fewshot", "fields"),
     ("generate",),
 )
-"""Where a suite adds to what its preset says; everywhere else it replaces it."""
+"""The keys at which a suite adds to what its preset says; at all others it replaces it."""
 
 _EITHER = ("choices", "target", "category", "cluster", "human")
 """Fields that a suite may also say at its top."""
 
 _OF_SAMPLER = ("spare", "seed")
 _OF_EXAMPLES = ("revision", "config")
-"""What a suite says of the hub data set, and what then holds for the examples of the same data set."""
+"""Keys that a suite gives for a hub data set, and that then hold for examples from the same data set."""
 
 _DEPENDENT = {("yes_no", "by"): ("rule", "tie_is_no")}
-"""By a scorer and its setting, what a preset says for one value of it and what has no meaning for the other."""
+"""Settings of a preset's scorer that mean nothing once the suite gives another value for a setting: the key is the
+scorer and that setting."""
 
 _NEW_SOURCE = ("path", "samples", "hub")
 _OF_HUB = ("hub", "config", "split", "revision", "streaming")
 _OF_FILES = {"key": (".json",), "columns": (".csv", ".tsv")}
-"""What a preset says of the files as published, and the files that it holds for."""
+"""Keys that a preset gives for the files as published, each with the suffixes of the files that it holds for."""
 
 
 class PresetError(ValueError):
@@ -269,7 +270,7 @@ def _advice(name: str) -> str:
 
 
 _MANY = 8
-"""Presets of one beginning, after which a message names some of them only."""
+"""A message names all presets that begin alike up to this number, and only some of more."""
 
 _PREFIXES = ("bbh-cot", "bbh-direct")
 _LM_EVAL_NAMES: Mapping[str, str] = {
