@@ -68,7 +68,7 @@ SERVER_ARGS: Mapping[str, str] = MappingProxyType(
 """The names of arguments, each with the help that a wrong one is answered with."""
 
 _OWN_FIELDS = frozenset({"model", "prompt", "messages", "stream", "n"})
-"""Fields of a request's body that belong to the request."""
+"""Fields of a request's body that each request sets itself."""
 
 _SECRET_FIELD = re.compile(
     r"api[_-]?key|secret|passw|credential|authorization|(?:access|auth|bearer)[_-]?token|^(?:key|token)$", re.IGNORECASE
@@ -300,7 +300,7 @@ _ANTHROPIC = "https://api.anthropic.com"
 _WELL_KNOWN: Mapping[str, str] = MappingProxyType(
     {"https://api.openai.com": "OPENAI_API_KEY", _ANTHROPIC: "ANTHROPIC_API_KEY"}
 )
-"""Hosts that are given a key without being told: each its own, over TLS."""
+"""Hosts that get a key without a setting: each gets its own, over TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ class ServerArguments:
     price_in: float | None = None
     price_out: float | None = None
     shared_folder: Path | None = None
-    """The folder in which a session's processes agree on how many requests a host gets at once; None for one process."""
+    """The folder in which processes agree on how many requests a host gets at once; None if there is one process."""
 
     @classmethod
     def of(

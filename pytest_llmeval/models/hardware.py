@@ -32,8 +32,8 @@ __all__ = [
 
 _WAITING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 """Settings of OpenMP. GNU's (torch's own on Linux) counts turns of the loop, a millisecond at most. On an idle machine
-that is long enough that the threads of a small model do not sleep between two operations; on a busy one little is lost until
-``Busy`` sees that others need the cores. Intel's counts milliseconds."""
+that is long enough that the threads of a small model do not sleep between two operations; on a busy one little is lost
+until ``Busy`` sees that others need the cores. Intel's counts milliseconds."""
 
 _WAITING_BY_USER = ("OMP_WAIT_POLICY", *_WAITING)
 _COUNT_BY_USER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

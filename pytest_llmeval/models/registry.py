@@ -52,7 +52,7 @@ KINDS: tuple[ModelKind, ...] = (
     Anthropic(),
     Ollama(),
 )
-"""In the order in which messages list them."""
+"""The kinds of models that ship here, in the order in which messages list them."""
 
 
 def with_kinds(added: Iterable[object]) -> tuple[ModelKind, ...]:
@@ -88,7 +88,9 @@ def _class_of(kind: ModelKind) -> str:
 
 @contextmanager
 def foreign_code(what: str) -> Iterator[None]:
-    """Code of another package or a conftest.py: what it raises is an ``OptionError`` that names it and the line."""
+    """Run code of another package or a conftest.py: an error of it becomes an ``OptionError`` that names it and the
+    line.
+    """
     try:
         yield
     except LLMEvalError:
@@ -100,7 +102,9 @@ def foreign_code(what: str) -> Iterator[None]:
 
 
 def calling(kind: ModelKind, method: str) -> AbstractContextManager[None]:
-    """For calls of this method, in which a defect of ours keeps its traceback, and another's becomes one line."""
+    """Return a context for calls of this method: an error in our own kinds keeps its traceback, in others it is one
+    line.
+    """
     return nullcontext() if kind in KINDS else foreign_code(f"{_class_of(kind)}.{method}")
 
 

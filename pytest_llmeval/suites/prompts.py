@@ -63,7 +63,7 @@ def render_prompt(
 
 @dataclass(frozen=True, slots=True)
 class _Rendering:
-    """``example_variables``: those of the example that is rendered; None for the sample itself."""
+    """The rendering of a sample's prompt, or of one of its examples, whose ``example_variables`` are then given."""
 
     suite: Suite
     sample: Sample

@@ -69,7 +69,7 @@ def plan_decoder_rows(pairs: Mapping[int, EncodedPair], start_token: int) -> lis
 
 
 def group_by(items: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
-    """Values by key, keys in order of first appearance."""
+    """Return the values by key, with the keys in order of first appearance."""
     groups: dict[_K, list[_V]] = {}
     for key, value in items:
         groups.setdefault(key, []).append(value)
@@ -83,7 +83,7 @@ def plan_batches(
     max_tokens: int,
     equal_lengths: bool = False,
 ) -> list[list[int]]:
-    """Indices of ``lengths`` (tokens per row) in batches, longest rows first.
+    """Return the indices of ``lengths`` (tokens per row) in batches, longest rows first.
 
     A batch holds at most ``max_rows`` rows where that is given, else at most ``max_tokens`` tokens after padding (a
     longer row is alone). The longest first: running out of memory shows at once. ``equal_lengths`` puts rows of one
@@ -106,7 +106,7 @@ def plan_batches(
 Outcome: TypeAlias = LoglikelihoodResponse | RequestError
 
 _MAX_TOKENS_PLANNED = 1 << 20
-"""Tokens of the windows that are scored in one call: with a small stride they are many times those of the texts."""
+"""The most tokens of windows that are scored in one call: a small stride makes many times the tokens of the texts."""
 
 
 def score_texts(
@@ -213,7 +213,7 @@ def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodRes
 def rolling_windows(
     tokens: tuple[int, ...], *, prefix_token: int, max_length: int | None, stride: int | None = None
 ) -> Iterator[EncodedPair]:
-    """Windows of a text, in order: what each scores is its continuation, and these together are ``tokens``.
+    """Return the windows of a text, in order: each scores its continuation, and these together are ``tokens``.
 
     The first window is up to ``max_length`` tokens after ``prefix_token``. Every later one scores the next ``stride``
     tokens (fewer at the end) after as much of the text as the model holds beside them. The model is fed a window

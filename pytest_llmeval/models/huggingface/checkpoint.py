@@ -61,7 +61,7 @@ tokenizer_config.json special_tokens_map.json added_tokens.json merges.txt chat_
 _AUTO_CLASSES = frozenset({"AutoConfig", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"})
 _NO_VOCABULARY_NEEDED = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _LARGEST_HEADER = 100_000_000
-"""Bytes; safetensors itself refuses longer headers."""
+"""The most bytes of a header; safetensors itself refuses longer ones."""
 
 
 def check_checkpoint(

@@ -150,7 +150,7 @@ class Threads:
 
 
 def available_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Cores that this process may use: its CPU affinity, and the quota of its control group where there is one."""
+    """Return the number of cores that this process may use, by its CPU affinity and the quota of its control group."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     quota = _cgroup_quota(cgroup)
@@ -194,14 +194,14 @@ def tokens_in_memory(model: Any) -> int:
 
 
 def kept_bytes(device: torch.device) -> int:
-    """Memory for keys and values that are kept between calls: an eighth of what is free, on the CPU at most 256 MiB."""
+    """Return the bytes for keys and values that are kept between calls: an eighth of what is free, on the CPU 256 MiB."""
     free = _free_bytes(device)
     limit = _KEPT_BYTES_ON_CPU if device.type == "cpu" else _KEPT_BYTES
     return limit if free is None else min(limit, free // 8)
 
 
 def _free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on a CUDA device; None elsewhere."""
+    """Return the bytes that are free on a CUDA device; None for other devices."""
     if device.type != "cuda":
         return None
     free, _ = torch.cuda.mem_get_info(device)

@@ -29,7 +29,7 @@ __all__ = ["SentenceEmbedder", "load_embedder"]
 _LOG = logging.getLogger("pytest_llmeval")
 _BATCH_SIZE = 32
 _LONGEST = 1_000_000
-"""Tokens. Tokenizers that know no limit say a larger number."""
+"""The most tokens that count as a limit. Tokenizers that know none say a larger number."""
 
 
 def load_embedder(spec: ModelSpec, settings: ModelSettings, hub_id: str | None) -> SentenceEmbedder:

@@ -24,7 +24,9 @@ __all__ = ["Logprobs", "RowScores", "Runner", "Scored", "logprobs_of", "padded",
 
 @dataclass(slots=True)
 class Runner:
-    """``batch_size`` is the most rows of a batch; None fills batches as far as memory allows.
+    """A model as the engines run it.
+
+    ``batch_size`` is the most rows of a batch; None fills batches as far as memory allows.
 
     ``takes_padding``: padded rows give what they give alone; None asks the model's class whether padding on the left
     does that. ``pads_right``: prompts are padded on the right, where encoders expect it. ``generation_settings`` go
@@ -102,7 +104,7 @@ def _end_tokens(model: Any, tokenizer: Tokenizer) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """``values[k]`` in nats, and whether that token is the likeliest at its place."""
+    """The logprobs of some tokens (``values``, in nats), and whether each token is the likeliest at its place."""
 
     values: list[float]
     is_top: list[bool]
@@ -110,7 +112,7 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """``loglikelihood`` in nats of one continuation: NaN where the model's logits are."""
+    """The log-likelihood (nats) of one continuation; NaN if the model's logits are NaN."""
 
     loglikelihood: float
     is_greedy: bool

@@ -62,14 +62,14 @@ __all__ = [
 _LOG = logging.getLogger("pytest_llmeval")
 
 MIN_HEADER_TOKENS = 32
-"""Below this, reading the header by itself costs about what it saves."""
+"""The shortest header that is read by itself: a shorter one costs about what it saves."""
 _NUM_HEADERS_KEPT = 2
-"""One suite's, and that of the suite or subject which takes turns with it; the second only as memory allows."""
+"""Room for one suite's header, and that of the suite or subject which takes turns with it, if memory allows."""
 _PREFILL_TOKENS = {"cpu": 1024}
 _PREFILL_TOKENS_ELSEWHERE = 16384
 _REFILLED_PART = 8
-"""Once an eighth of the rows is free, they are refilled: in between, what stands empty costs about what reading prompts
-one by one would (with R rows and texts of L tokens, the least of both is where R * sqrt(2 / L) rows are free)."""
+"""Free rows are refilled once they are an eighth of all: until then, empty rows cost about what reading prompts one by
+one would (with R rows and texts of L tokens, the least of both is where R * sqrt(2 / L) rows are free)."""
 
 
 def can_drive(runner: Runner, attention: Attention) -> bool:
@@ -333,11 +333,12 @@ class RowsWriter:
 
 
 Written: TypeAlias = tuple[Generated | RequestError, float]
-"""One text and the seconds that it took: its share of those of the texts it was written with."""
+"""A text and the seconds that it took: its share of the time of the texts it was written with."""
 
 _MAX_CACHE_BYTES_ON_CPU = 2 << 30
 _MAX_ROWS_ON_CPU = 64
-"""Measured with a GPT-2 of 124 million parameters: 32 rows cost 5.9 ms of one core per token, 64 4.9, 128 4.1."""
+"""Rows on the CPU. With a GPT-2 of 124 million parameters 32 rows cost 5.9 ms of one core per token, 64 4.9, 128 4.1.
+"""
 _MAX_ROWS = 512
 
 
@@ -456,7 +457,7 @@ class TextEngine:
         return limit is not None and text.num_tokens > limit
 
     def _begun_together(self, texts: Sequence[Text], members: Sequence[int], num_header_tokens: int) -> list[_Batch]:
-        """Batches of as many texts as there are rows."""
+        """Return batches of as many texts as there are rows."""
         least = self.max_tokens // self._max_rows
         planned = plan_batches(
             [max(least, texts[i].num_tokens - num_header_tokens) for i in members],
@@ -466,7 +467,7 @@ class TextEngine:
         return [_Batch([members[place] for place in batch], len(batch), num_header_tokens) for batch in planned]
 
     def _refilled(self, texts: Sequence[Text], members: Sequence[int], num_header_tokens: int) -> list[_Batch]:
-        """Batches of texts that wait for a row, the longest first: running out of memory shows at once.
+        """Return batches of texts that wait for a row, the longest first: running out of memory shows at once.
 
         A batch ends where the texts that follow are so short that there can be twice as many rows.
         """
@@ -522,7 +523,7 @@ def _max_tokens_written(runner: Runner, *, is_driven: bool) -> int:
 
 
 def _bytes_found(runner: Runner) -> int | None:
-    """Memory that the keys and values of one token take, found by reading one; None where there is none for it.
+    """Return the bytes of one token's keys and values, found by reading one; None if there is no memory for it.
 
     Not every config says it: heads may share one key, or what is kept may be smaller than keys and values are.
     """
@@ -540,7 +541,7 @@ def _bytes_found(runner: Runner) -> int | None:
 
 
 def _bytes_by_config(model: Any) -> int:
-    """Memory that the keys and values of one token take in all layers, as they mostly are; at least one byte."""
+    """Return the bytes of one token's keys and values in all layers, as they mostly are; at least one byte."""
     config = model.config.get_text_config()
     hidden = getattr(config, "hidden_size", None) or 1024
     layers = getattr(config, "num_hidden_layers", None) or 32

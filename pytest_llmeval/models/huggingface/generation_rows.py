@@ -44,7 +44,7 @@ class Header:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that it takes."""
+        """Return the bytes that it takes."""
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.keys, *self.values))
 
     def cut(self, num_tokens: int) -> Header:
@@ -242,7 +242,7 @@ def _attend_one(
 
 
 _ATTENDED_TO_READ = 16
-"""Keys that may be spread out, for each token that may be read."""
+"""The most keys that are attended to at once, for each token that may be read at once."""
 
 
 class Reader(Protocol):
@@ -263,7 +263,7 @@ class Reader(Protocol):
 
 
 def num_columns(longest: int, *, refilled: bool) -> int:
-    """Columns for rows of up to ``longest`` tokens, prompt and text.
+    """Return the number of columns for rows of up to ``longest`` tokens, prompt and text.
 
     Rows that are refilled get an eighth more, so that what is needed moves back once in so many tokens.
     """
@@ -316,7 +316,7 @@ class Rows:
         return torch.cat(found)
 
     def _may_be_read_at_once(self, num_rows: int, width: int) -> bool:
-        """Both what is computed and, in one layer at a time, what is attended to stay small."""
+        """Tell whether both the tokens that are computed and the keys that one layer attends to stay few."""
         most = self._reader.max_prefill
         return num_rows * width <= most and num_rows * (self._num_header + width) <= _ATTENDED_TO_READ * most
 

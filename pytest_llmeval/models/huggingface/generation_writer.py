@@ -47,7 +47,8 @@ class GenerationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """``num_tokens`` counts all that the model wrote, the end-of-text token and the stop string's tokens included.
+    """A text that was written. ``num_tokens`` counts all of its tokens, the end-of-text token and a stop string
+    included.
 
     ``tagged`` is the text with the tags of reasoning that it lacks; None where it lacks none.
     ``seconds``: its share of the time of those it was written with. ``prefill_seconds`` of them went by until they had

@@ -185,7 +185,7 @@ def _without_conversion() -> Iterator[None]:
 
 
 def _check_complete(spec: ModelSpec, info: Mapping[str, Any]) -> None:
-    """Weights that the checkpoint lacks are random numbers: an error, where transformers warns."""
+    """Raise ``ModelError`` for weights that the checkpoint lacks: transformers only warns, and makes random numbers."""
     missing = sorted(info["missing_keys"])
     if missing:
         raise model_error(

@@ -39,17 +39,17 @@ __all__ = [
 
 _T = TypeVar("_T")
 _SMALLEST_STEP = 16
-"""Tokens. A step of so few that does not fit into memory will not fit in pieces either."""
+"""Tokens of a step that is not divided: if so few do not fit into memory, their pieces will not fit either."""
 _TREE_TOKENS_ON_CPU = 512
-"""Measured with models of 1 to 135 million parameters: larger steps spend more on masked attention, smaller ones on
-calls."""
+"""Tokens of a step. With models of 1 to 135 million parameters larger steps spend more on masked attention, smaller
+ones on calls."""
 _BLOCK_TOKENS_ON_CPU = 96
 _BLOCK_TOKENS = 512
-"""Reckoned, not measured: on a GPU a call of attention costs more than a few masked cells."""
+"""Tokens of a block, reckoned and not measured: on a GPU a call of attention costs more than a few masked cells."""
 _PLAIN_TOKENS_ON_CPU = 1024
-"""Measured with models of 1 to 40 million parameters: from 512 to 2048 is fastest, while activations fit the cache."""
+"""Tokens of a batch. With models of 1 to 40 million parameters 512 to 2048 is fastest: activations fit the cache."""
 _MAX_LOGITS_ON_CPU = 1 << 25
-"""Positions x vocabulary: 128 MiB in float32."""
+"""The most logits at once (positions x vocabulary): 128 MiB in float32."""
 _MAX_LOGITS = 1 << 28
 _RUNNABLE = frozenset({"sdpa", "eager"})
 """Attention code that takes a mask of any shape. Flash attention does not."""

@@ -94,7 +94,7 @@ def attend_in_blocks(
 
 _MOST_KEPT = 64
 _WORTH_KEEPING = 32
-"""Tokens. Fewer are sooner computed again than looked up."""
+"""The fewest tokens that are kept: fewer are sooner computed again than looked up."""
 
 
 class PathCache:

@@ -61,7 +61,7 @@ __all__ = ["EncoderDecoderEngine", "HuggingFaceEncoderDecoderModel", "HuggingFac
 _LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "max_seq_len", "seq_length")
 _SHORT_CHAT = (Message(role="user", content="a"),)
 _NO_LENGTH = 10**9
-"""transformers writes 1e30 where a tokenizer's length is not known."""
+"""The bound on a tokenizer's length: transformers writes 1e30 if it is not known."""
 _SCORES_BOS = "; the tokenizer's BOS is scored as the first token of each text, as lm-eval does"
 
 

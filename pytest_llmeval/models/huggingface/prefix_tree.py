@@ -51,7 +51,7 @@ class Budget:
         return max(1, min(self.max_tokens, within_mask))
 
     def halved(self) -> Budget | None:
-        """Half of it, None where no smaller step can be made."""
+        """Return half of the budget; None if no smaller step can be made."""
         if self.max_tokens == 1 and self.max_scored == 1:
             return None
         return dataclasses.replace(
@@ -101,7 +101,8 @@ class Step:
 
 @dataclass(slots=True)
 class _Node:
-    """``row[start:end]`` of the rows that pass through here, all equal there; ``row`` is one of them.
+    """A stretch of tokens, ``row[start:end]``, in which all rows that pass through it are equal; ``row`` is one of
+    them.
 
     Logits are needed from position ``scored_from`` on. ``ending``: index of the row that ends here. ``size`` is that of
     the subtree. ``pieces``: where its tokens are computed, as ``(first position, step, index)``.
@@ -158,7 +159,7 @@ def plan_steps(rows: Sequence[BatchRow], budget: Budget, cached: Sequence[tuple[
 def _by_base(
     rows: Sequence[BatchRow], ordered: Sequence[int], cached: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    """Neighbours in order that begin with the same cached tokens; positions that are scored are never among those."""
+    """Yield neighbours that begin with the same cached tokens, which are never positions that are scored."""
     group: list[int] = []
     group_base: tuple[int, ...] = ()
     for i in ordered:
@@ -295,7 +296,7 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -
 
 
 def _blocks(sizes: Sequence[int], block_tokens: int) -> Iterator[tuple[int, int]]:
-    """Spans of whole subtrees of these sizes, each as short as it may be."""
+    """Yield spans of whole subtrees of these sizes, each as short as it may be."""
     start = end = 0
     for size in sizes:
         end += size
@@ -326,7 +327,9 @@ def _place_targets(row: BatchRow, ending: _Node) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HeaderGroup:
-    """``members`` (indices of prompts) share their first ``num_tokens`` tokens; 0: nothing worth computing apart."""
+    """Prompts (``members``, by index) that share their first ``num_tokens`` tokens; 0 if nothing is worth computing
+    apart.
+    """
 
     num_tokens: int
     members: tuple[int, ...]

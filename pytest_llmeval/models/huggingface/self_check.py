@@ -38,7 +38,7 @@ __all__ = ["SelfCheckComparison", "compare", "conditions_of_verdict", "self_chec
 _TOLERANCE = 1e-4
 """The bound in float32: the largest difference found among 40 architectures is below 1e-5."""
 _LONGEST_CHECK = 256
-"""Tokens: a window or a switch beyond them is left to the audit, whose texts are a suite's own."""
+"""The most tokens of a check: a window or a switch beyond them is left to the audit, whose texts are a suite's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ _LIBRARIES = (
     "transformers",
     "triton",
 )
-"""Beside torch: those that decide which code computes a model, if they are installed."""
+"""Distributions that, beside torch, decide which code computes a model, if they are installed."""
 _VARIABLES = (
     "DNNL_DEFAULT_FPMATH_MODE",
     "MKL_ENABLE_INSTRUCTIONS",

@@ -59,8 +59,8 @@ _MOST_FRAMES = 20
 _REQUIREMENTS = "requirements.txt"
 _OF_FILE = "_llmeval_model_"
 OWN_ARGUMENTS = ("concurrency", "timeout", "shown")
-"""Arguments that are not the function's: how many of its calls run at a time, how many seconds one may take, and which
-of its arguments are no secrets."""
+"""Arguments that are not the function's own: the number of concurrent calls, the seconds that one may take, and the
+names of its arguments that are no secrets."""
 
 
 def split_target(location: str, model: str) -> tuple[str, str]:

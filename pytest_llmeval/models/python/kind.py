@@ -30,7 +30,7 @@ __all__ = ["PythonCode"]
 
 
 _LONGEST_NUMBER = 15
-"""Characters; of a longer one a digit more or less is no setting."""
+"""The most characters of a number that may be shown: a longer one may be a key."""
 
 _OF_FUNCTIONS = [role.method for role in ROLES.values()]
 """The methods that a function can stand for: it writes a text, or gives the embeddings of texts."""

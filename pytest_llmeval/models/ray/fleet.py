@@ -131,13 +131,13 @@ class Fleet:
         self._schedule = Schedule(chunk_size=chunk_size)
         self._pace: Pace | None = None
         self._begun_at: dict[int, float] = {}
-        """By the number of a chunk: when its replica could begin it, as far as is known (s)."""
+        """The time (s) at which its replica could begin a chunk, as far as is known, by the number of the chunk."""
         self._slots = [_Slot(number) for number in range(1, num_replicas + 1)]
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._numbers = count()
         self._added_at = 0.0
         self._was_quiet = True
-        """When chunks were given last."""
+        """True if no more samples were expected when chunks were last given."""
         self._any_at = time.monotonic()
         self._num_restarts = 0
         self._loaded_nodes: set[str] = set()
@@ -197,7 +197,7 @@ class Fleet:
 
     @property
     def num_open(self) -> int:
-        """The number of samples that wait for a replica or are with one."""
+        """Return the number of samples that wait for a replica or are with one."""
         return len(self._open)
 
     @property

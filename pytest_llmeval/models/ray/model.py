@@ -68,7 +68,7 @@ class ReplicatedModel(UniformBackend):
 
     @property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
-        """The identity that all replicas share, with their number."""
+        """Return the identity that all replicas share, with their number."""
         return self._identity
 
     @property
@@ -83,7 +83,7 @@ class ReplicatedModel(UniformBackend):
 
     @property
     def server_use(self) -> ServerUse:
-        """The counts of each replica and those that ended; the same object as long as nothing has changed."""
+        """Return the counts of each replica and those that ended; the same object as long as nothing has changed."""
         counts, ended = self._fleet.counts, _counted(self._fleet.lost)
         if counts != self._use.replicas or ended != self._use.ended:
             self._use = ServerUse(num_requests=sum(counts.values()), replicas=counts, ended=ended)

@@ -103,7 +103,7 @@ class Schedule:
 
     @property
     def num_waiting(self) -> int:
-        """The number of samples that no replica has."""
+        """Return the number of samples that no replica has."""
         return len(self._waiting) + len(self._suspects)
 
     def load_of(self, replica: object) -> int:

@@ -146,7 +146,7 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replies:
-    """All replies of a file. ``shown`` is how the user knows the file.
+    """The replies of a file. ``shown`` is how the user knows the file.
 
     ``report`` is the time at which the session of a report began, and how long it took (s).
     """

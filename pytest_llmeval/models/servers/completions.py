@@ -63,8 +63,8 @@ class CompletionsDialect(Dialect):
     """
 
     heeds_max_length: ClassVar[bool] = False
-    """True if the server holds a reply to ``maxLength`` of a schema. Without it the reply of a weak model, which does not
-    end a text by itself, is cut before it is JSON."""
+    """True if the server holds a reply to ``maxLength`` of a schema. Without it the reply of a weak model, which does
+    not end a text by itself, is cut before it is JSON."""
 
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """Settings that have the server name tokens by their ids, where it can."""
@@ -293,7 +293,7 @@ class CompletionsDialect(Dialect):
 
 
 _SHORT, _LONG = 100, 1_000
-"""Characters that a text in a reply may have, at the least and at the most, where the server can bound it."""
+"""Bounds for the limit of characters that a text in a reply gets, if the server heeds one."""
 _FORMAT_WORDS = ("response_format", "json_schema", "json_object", "json schema", "grammar", "guided", "structured")
 
 

@@ -47,10 +47,11 @@ __all__ = [
 
 CONNECT_TIMEOUT_S = 5.0
 _IDLE_S = 4.0
-"""A connection that was idle for longer is not used again: many servers close theirs after 5 s."""
+"""Seconds after which an idle connection is not used again: many servers close theirs after 5 s."""
 MAX_REPLY_BYTES = 1 << 27
 MAX_REPLY_COMMAS = 10_000_000
-"""A reply that is longer, or holds more values, is no answer: a server that never stops would fill the memory."""
+"""Bounds on a reply. A longer one, or one of more values, is refused: a server that never stops would fill the memory.
+"""
 _COMMON: Mapping[str, str] = {
     "accept": "application/json",
     "accept-encoding": "identity",
@@ -209,7 +210,7 @@ def _reason(error: BaseException) -> str:
 
 
 LONGEST_MESSAGE = 300
-"""Characters of what a server says of an error."""
+"""The most characters that are shown of a server's own message."""
 _UNKNOWN_MODEL = re.compile(
     r"model_not_found|unknown model|no such model|\bmodel:|\bmodels?\b.*\b(not exist|not found|unknown|access)", re.I
 )

@@ -186,7 +186,8 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     scores: Literal["ids", "text"] | None = None
-    """The form in which it is asked for log-likelihoods; None if it cannot give them, for the reason ``why_no_scores``."""
+    """The form in which it is asked for log-likelihoods; None if it cannot give them, for the reason ``why_no_scores``.
+    """
     why_no_scores: ClassVar[str] = "the server gives no log-likelihoods of a prompt's tokens"
     takes_text: bool = True
     """True if a text prompt reaches the model as it is; else it is sent as one turn of the user."""

@@ -56,7 +56,7 @@ _MOST_TOKENS = 16_384
 
 
 class VLLM(CompletionsDialect):
-    """vLLM's OpenAI server, and what is built on it."""
+    """The OpenAI server of vLLM, and servers that are built on it."""
 
     name = "vllm"
     scores = "ids"

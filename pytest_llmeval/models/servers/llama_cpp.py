@@ -55,7 +55,7 @@ _MOST_LISTED = 100
 
 
 class LlamaServer(CompletionsDialect):
-    """``llama-server``."""
+    """The server ``llama-server``."""
 
     name = "llama-server"
     scores = "ids"
@@ -229,12 +229,12 @@ def _listed(entry: Mapping[str, Any]) -> list[tuple[int, float]]:
 _ADDED_LOGIT = 1e5
 """A bias on a token's logit that makes this token the likeliest. Logprobs are those without it."""
 _LONGEST_FORCED = 24
-"""Characters; a longer continuation is hardly one token, and not looked up."""
+"""The most characters of a continuation that may be one token; a longer one is not looked up."""
 _NUM_CONTEXTS = 64
 
 
 class LlamaCppPython(CompletionsDialect):
-    """``python -m llama_cpp.server``; for log-likelihoods it has to be started with ``--logits_all true``."""
+    """The server ``python -m llama_cpp.server``; log-likelihoods need its option ``--logits_all true``."""
 
     name = "llama-cpp-python"
     scores = "text"
@@ -264,7 +264,7 @@ class LlamaCppPython(CompletionsDialect):
         return {**super().settings(request), "top_p": request.top_p}
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
-        """Here a schema stands beside the type that asks for any object."""
+        """See ``CompletionsDialect``. The schema stands beside the type that asks for any object."""
         if way == "json_object":
             return super().response_format(way, request)
         return {"type": "json_object", "schema": self.schema(request)}

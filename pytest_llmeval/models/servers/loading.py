@@ -230,7 +230,7 @@ class ServerTokenizer:
 
 
 _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama": 4}
-"""Requests at once, where the user does not say and the server does not tell; 64 of the others."""
+"""The most requests at once if neither the user nor the server says; other servers get 64."""
 
 
 def load_server(name: str, arguments: ServerArguments, role: Role | None = None) -> ServerModel:

@@ -40,7 +40,7 @@ __all__ = ["Replicas", "ServerModel", "ServerReplica"]
 
 _T = TypeVar("_T")
 _SLACK = 4
-"""So many questions more than its share may a server have that has read their prompt: as many as have options."""
+"""The questions beyond its share that a server may get if it has read their prompt: one for each of four options."""
 _NUM_REMEMBERED = 1000
 
 
@@ -135,7 +135,7 @@ _Answers: TypeAlias = "dict[int, Response | Failed]"
 
 _DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
 _PORTION = 64
-"""Requests that are encoded together; those of one sample stand side by side."""
+"""The number of requests that are encoded together; those of one sample stand side by side."""
 _NUM_ENCODERS = 4
 
 

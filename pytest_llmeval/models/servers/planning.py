@@ -30,7 +30,7 @@ __all__ = ["Embedded", "Options", "Pair", "PlannedText", "Planner", "Question", 
 
 _SHORT_CHAT = (Message(role="user", content="a"),)
 _MOST_TOKENS = 100
-"""Options in one request; vLLM takes 128."""
+"""The most options in one request; vLLM takes 128."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ __all__ = [
 
 
 TOLERANCE = 1e-3
-"""Nats between two logprobs of one token; servers that compute in float32 stay far below it."""
+"""The most nats between two logprobs of one token; servers that compute in float32 stay far below it."""
 MOST_NOISE = 0.25
 _MOST_MEAN_NOISE = 0.05
 """The noise that half precision may add: at one token, and on average. Every fault looked for is larger."""
@@ -217,7 +217,7 @@ PROBES = (
     "x = 3; y = 8; the",
     "list: apple, table, cloud,",
 )
-"""Most are such that no token is nearly certain: near 0 all logprobs are the same, whatever is wrong with them."""
+"""Texts after most of which no token is nearly certain: near 0 all logprobs are equal, whatever is wrong with them."""
 _FRESH_PROBE = (
     " of the meeting on Tuesday: the bridge stays closed until the end of May, the library gets 12 new chairs, "
     "and the baker asked who had moved his sign. The next meeting is about",

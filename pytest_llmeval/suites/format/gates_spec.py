@@ -40,7 +40,8 @@ class GateRuleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """``bound`` of ``subject`` (a metric, ``category.NAME.METRIC`` or ``macro.METRIC``) against ``threshold``.
+    """A rule that holds ``bound`` of ``subject`` (a metric, ``category.NAME.METRIC``, ``macro.METRIC``) to
+    ``threshold``.
 
     ``text`` is the rule with single spaces, whatever it was written with: what the gate is known by.
     """

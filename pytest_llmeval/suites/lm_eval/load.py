@@ -40,7 +40,7 @@ __all__ = ["convert", "load_task", "metric_pairs", "read_tasks"]
 
 _PLAIN = re.compile(r"[^\W\d][\w ./@^-]*")
 _MAX_INLINE = 90
-"""Characters of a list that stands on one line of YAML."""
+"""The most characters of a list that stands on one line of YAML."""
 
 
 def read_tasks(source: Source) -> list[Leaf]:

@@ -41,7 +41,7 @@ _PLAIN = {"remove_whitespace": "strip", "lowercase": "lower", "uppercase": "uppe
 
 @dataclass(frozen=True, slots=True)
 class FilterSteps:
-    """``filters`` are a suite's; ``reduce`` says how the replies to repeated questions become one score."""
+    """A pipeline of lm-eval as filters of a suite; ``reduce`` makes one score of the replies to repeated questions."""
 
     name: str
     filters: tuple[Any, ...]
@@ -217,7 +217,7 @@ _PART_NAME = re.compile(r"[^\w@^-]+")
 
 @dataclass(frozen=True, slots=True)
 class MetricPair:
-    """``metric`` and ``pipeline`` are lm-eval's (``acc,none`` in its results); ``name`` is our metric of that value."""
+    """A metric and pipeline of lm-eval (``acc,none`` in its results), and the ``name`` of our metric of that value."""
 
     metric: str
     pipeline: str

@@ -159,7 +159,7 @@ _PREFIX = "task_code_"
 
 @dataclass(slots=True)
 class CodedTask:
-    """``task`` has columns where the original has functions; ``read_rows`` gives the rows that hold them.
+    """A task with columns where the original has functions; ``read_rows`` gives the rows that hold them.
 
     ``multiple_input``: its ``doc_to_text`` is the index of the option that belongs into the prompt.
     """

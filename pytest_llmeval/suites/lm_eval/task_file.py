@@ -236,7 +236,7 @@ _FUNCTION_TAG = "!function"
 
 @dataclass(frozen=True, slots=True)
 class FunctionReference:
-    """``!function module.name``, as it stands in the file ``source``; nothing is imported."""
+    """A tag ``!function module.name`` in the file ``source``; nothing is imported."""
 
     name: str
     source: Source

@@ -46,7 +46,7 @@ _OF_HUB = ("hub", "config", "split", "revision", "streaming")
 
 @dataclass(slots=True)
 class NativeSuite:
-    """``value`` is a mapping in the suite format; ``sources`` gives for its keys those of the task file."""
+    """A mapping in the suite format (``value``), with the task file's key for each of its keys (``sources``)."""
 
     task: TaskFile
     value: dict[str, Any] = field(default_factory=dict)
@@ -279,7 +279,7 @@ def beside(task_path: Path, name: str) -> str:
 
 _GENERATION: Keys = ("generation_kwargs",)
 _MAX_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-"""In the order in which lm-eval looks for them."""
+"""The names of the limit, in the order in which lm-eval looks for them."""
 _DEFAULT_MAX_TOKENS = 256
 _DATASET_OF_LM_EVAL = {"columns_first": True, "python_values": True, "first_id": 0}
 

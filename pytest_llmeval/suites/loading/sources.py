@@ -24,7 +24,7 @@ _OF_FILES = ("format", "key", "columns", "separator")
 _MAGIC = re.compile(r"[*?[]")
 _DIGITS = re.compile(r"(\d+)")
 _MAX_ENTRIES = 200_000
-"""Files and folders that are searched for those of a data set; there are more where ``/`` was written."""
+"""The most files and folders that are searched for those of a data set; ``/`` holds more."""
 
 
 def check_rows_spec(spec: RowsSpec, keys: Keys, origin: Origin) -> None:

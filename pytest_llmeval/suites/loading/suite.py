@@ -135,8 +135,8 @@ class Suite:
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
 
     def unmapped(self, sample: Sample) -> str | None:
-        """Return a line on what the suite leaves unsaid of its data set: where the options are, or what is right. None if
-        it says both.
+        """Return a line on what the suite leaves unsaid of its data set: where the options are, or what is right. None
+        if it says both.
 
         It is asked when a scorer has found that it cannot judge the sample.
         """
