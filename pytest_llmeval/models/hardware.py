@@ -98,7 +98,7 @@ class Busy:
         self._found: float | None = None
 
     def cores(self) -> float | None:
-        """Return the cores that were busy since the last call, or what was found then if that is less than 0.2 s ago."""
+        """Return the cores that were busy since the last call; the last number again if that is less than 0.2 s ago."""
         now, last = self._read(), self._last
         if now is None or last is None:
             return None

@@ -1,4 +1,4 @@
-"""Tells whether a YAML file is a suite, or a task of lm-eval, by its text alone: other people's files are never parsed."""
+"""Tells by its text alone whether a YAML file is a suite, or a task of lm-eval: other files are never parsed."""
 
 from __future__ import annotations
 

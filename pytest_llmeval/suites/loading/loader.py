@@ -418,7 +418,7 @@ class _Reading:
         return [self._sample(field_map.apply(row, shot=True), str(row.number), keys) for row in rows]
 
     def _sample(self, mapped: Mapped, id_: str, inline: Keys) -> Sample:
-        """Return the sample of a row. ``inline`` are the keys at which the row stands if it is one of the suite file."""
+        """Return the sample of a row. ``inline`` are the keys of the row if it stands in the suite file."""
         try:
             return make_sample(mapped, id_)
         except SuiteError as error:
