@@ -51,7 +51,7 @@ def key(settings: ModelSettings | None = None, *, fingerprint: str | None = "wei
     max_length = changes.pop("max_length", 64)
     config = SimpleNamespace(_attn_implementation=attention)
     known = {"device": torch.device("cpu"), "dtype": torch.float32, "config": config}
-    found = conditions.conditions_of_verdict(
+    found = conditions.self_check_key(
         SimpleNamespace(**(known | changes)), fingerprint, max_length, settings or ModelSettings()
     )
     assert found is None or isinstance(found, str)

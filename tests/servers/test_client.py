@@ -153,13 +153,13 @@ def test_a_doubt_that_comes_while_it_is_asked_is_not_forgotten() -> None:
         async def ask() -> None:
             asked.append(1)
             if len(asked) == 1:
-                watch.doubt()
+                watch.mark_suspect()
 
         watch = Watch(lambda: 0.0)
         watch.ask = ask
         await watch.check()
         assert not asked
-        watch.doubt()
+        watch.mark_suspect()
         for expected in (1, 2, 2):
             await watch.check()
             assert len(asked) == expected
@@ -179,7 +179,7 @@ def test_all_requests_wait_for_one_asking_and_fail_with_it() -> None:
             raise Unreachable("gone")
 
         client.watch.ask = is_the_same
-        client.watch.doubt()
+        client.watch.mark_suspect()
         posts = [client.post("/completions", {"n": number}) for number in range(64)]
         found = await asyncio.gather(*posts, return_exceptions=True)
         assert {(type(error), str(error)) for error in found} == {(Unreachable, "gone")}
@@ -199,7 +199,7 @@ def test_a_check_that_fails_is_the_requests_own_error() -> None:
             raise RequestRefused("busy")
 
         client.watch.ask = is_the_same
-        client.watch.doubt()
+        client.watch.mark_suspect()
         with pytest.raises(RequestRefused, match=r"busy \(after 6 tries\)"):
             await client.post("/completions", {})
         client.watch.ask = None

@@ -194,7 +194,7 @@ def tokens_in_memory(model: Any) -> int:
 
 
 def kept_bytes(device: torch.device) -> int:
-    """Return the bytes for keys and values that are kept between calls: an eighth of the free ones, on the CPU 256 MiB."""
+    """Return the bytes for keys and values kept between calls: an eighth of the free ones, on the CPU up to 256 MiB."""
     free = _free_bytes(device)
     limit = _KEPT_BYTES_ON_CPU if device.type == "cpu" else _KEPT_BYTES
     return limit if free is None else min(limit, free // 8)

@@ -38,7 +38,7 @@ from pytest_llmeval.models.huggingface.generation import Text, TextEngine, Writt
 from pytest_llmeval.models.huggingface.generation_writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, explain, quiet
 from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
-from pytest_llmeval.models.huggingface.self_check import compare, conditions_of_verdict, self_check
+from pytest_llmeval.models.huggingface.self_check import compare, self_check, self_check_key
 from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by
 from pytest_llmeval.text.redaction import model_error
@@ -222,13 +222,13 @@ class HuggingFaceModel(Backend):
     def check_engine(self) -> None:
         """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for.
 
-        What an earlier check has found holds as long as all is as it was then (``conditions_of_verdict``).
+        What an earlier check has found holds as long as all is as it was then (``self_check_key``).
         """
         if self.engine.name != "tree":
             return
         findings, key = self._settings.findings, None
         if findings is not None:
-            key = conditions_of_verdict(self.model, self._fingerprint, self.max_length, self._settings)
+            key = self_check_key(self.model, self._fingerprint, self.max_length, self._settings)
         if findings is None or key is None:
             problem = self._self_check()
         else:

@@ -1,7 +1,7 @@
 """Checks that the tree is right for a model: its scores are compared with plain ones before they are used.
 
 What a check has found is remembered, with all that decides what the tree and the plain path compute
-(``conditions_of_verdict``).
+(``self_check_key``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
 from pytest_llmeval.models.specs import ModelSettings
 
-__all__ = ["SelfCheckComparison", "compare", "conditions_of_verdict", "self_check"]
+__all__ = ["SelfCheckComparison", "compare", "self_check", "self_check_key"]
 
 
 _TOLERANCE = 1e-4
@@ -187,9 +187,7 @@ _REDUCTIONS = (
 """Settings of ``torch.backends.cuda.matmul``."""
 
 
-def conditions_of_verdict(
-    model: Any, fingerprint: str | None, max_length: int | None, settings: ModelSettings
-) -> str | None:
+def self_check_key(model: Any, fingerprint: str | None, max_length: int | None, settings: ModelSettings) -> str | None:
     """Return a hash (hex) of the conditions; None where they cannot be known, and each process checks for itself.
 
     ``fingerprint`` is of the weights and of what changes responses (dtype, attention, quantisation). The number of the

@@ -239,7 +239,7 @@ class Client:
             return TimedReply(reply.body, seconds=time.perf_counter() - started)
         found = self._judge(reply)
         if reply.status in (502, 503, 504):
-            self.watch.doubt()
+            self.watch.mark_suspect()
         if reply.status == 429 and isinstance(found, _Passing):
             self.limit.refused(ticket)
         raise found
@@ -273,13 +273,13 @@ class Client:
             patience_s = timeout_s or self._timeout_s
             answer = await self._connections.exchange(method, self._path(path), content, patience_s)
         except NoConnection as error:
-            self.watch.doubt()
+            self.watch.mark_suspect()
             raise _Passing("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
         except NoAnswer as error:
-            self.watch.doubt()
+            self.watch.mark_suspect()
             raise self._passing("timed out", str(error), None) from None
         except BrokenConnection as error:
-            self.watch.doubt()
+            self.watch.mark_suspect()
             raise self._passing("broken connection", f"the connection broke: {error}", None) from None
         try:
             parsed = json.loads(answer.content)
@@ -418,12 +418,12 @@ class Watch:
         self._clock = clock
         self._num_open = 0
         self._quiet_since_s = clock()
-        self._is_doubtful = False
+        self._is_suspect = False
         self._asking: asyncio.Task[None] | None = None
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """Have it asked before the next request: a connection broke, or a gateway says that the server is gone."""
-        self._is_doubtful = True
+        self._is_suspect = True
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
@@ -436,13 +436,13 @@ class Watch:
             self._quiet_since_s = self._clock()
 
     async def check(self) -> None:
-        """Ask the server before a request, if there is doubt. All requests that come meanwhile wait for one asking.
+        """Ask the server before a request, if it is suspect. All requests that come meanwhile wait for one asking.
         Raises what ``ask`` raises.
         """
         if not self._num_open and self._clock() - self._quiet_since_s > _SHORTEST_RESTART_S:
-            self._is_doubtful = True
-        if self.ask is not None and self._asking is None and self._is_doubtful:
-            self._is_doubtful = False  # what breaks from here on is a doubt of its own
+            self._is_suspect = True
+        if self.ask is not None and self._asking is None and self._is_suspect:
+            self._is_suspect = False  # what breaks from here on makes it suspect again
             self._asking = asyncio.create_task(self._ask(self.ask))
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         if self._asking is not None:
@@ -452,7 +452,7 @@ class Watch:
         try:
             await ask()
         except BaseException:
-            self._is_doubtful = True
+            self._is_suspect = True
             raise
         finally:
             self._asking = None

@@ -33,11 +33,11 @@ __all__ = [
     "PROBES",
     "TOLERANCE",
     "Compared",
-    "Disobeyed",
+    "IgnoredMaxTokens",
     "LoglikelihoodChecks",
     "Probe",
     "ServerVerdict",
-    "Untrue",
+    "WrongLogprobs",
     "examine",
     "examine_embeddings",
     "find_json_way",
@@ -139,12 +139,12 @@ class ServerVerdict:
         return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
 
 
-class Untrue(Exception):
-    """A server does not do something as it must; the message is the reason."""
+class WrongLogprobs(Exception):
+    """A server whose log-likelihoods cannot be believed; the message is the reason."""
 
 
-class Disobeyed(Untrue):
-    """A server that writes more than it was asked for."""
+class IgnoredMaxTokens(Exception):
+    """A server that writes more than it was asked for; the message says how much."""
 
 
 def reason_of(error: Exception) -> str:
@@ -273,7 +273,7 @@ class LoglikelihoodChecks:
             self.compared = Compared()
             try:
                 await self._check()
-            except (RequestError, Untrue) as error:
+            except (RequestError, WrongLogprobs) as error:
                 raise_if_passing(error, self._client, "of log-likelihoods")
                 reasons.append(reason_of(error))
             else:
@@ -292,7 +292,7 @@ class LoglikelihoodChecks:
 
     async def _check(self) -> None:
         if self._dialect.scores == "ids" and self._encoder is None:
-            raise Untrue("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
+            raise WrongLogprobs("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
         await self._check_first()
         await self._check_tokenizer()
         fresh = await self._check_beginnings()
@@ -300,7 +300,7 @@ class LoglikelihoodChecks:
         for case, values in cases:
             self.compared.add(values, case.logprobs)
         if not self.compared.is_close:
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the logprobs of a prompt's tokens differ by up to {self.compared.largest:.2g} from those of the same "
                 "tokens when the server writes them (shifted, without BOS, or processed)"
             )
@@ -308,7 +308,9 @@ class LoglikelihoodChecks:
         for pair, values in ((fresh[0], fresh[1]), *((case.pair, values) for case, values in reversed(cases))):
             orders.add((await self._dialect.score(self._client, pair)).logprobs, values)
         if not orders.is_close:
-            raise Untrue(f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}")
+            raise WrongLogprobs(
+                f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}"
+            )
         self.compared.differences += orders.differences
         await self._check_next(*cases[0])
         pair = await self._pair(*_SAME)
@@ -337,7 +339,7 @@ class LoglikelihoodChecks:
             if same:
                 compared.add(values, whole[: len(values)])
         if not compared.is_close:
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the logprob of a token changes by up to {compared.largest:.2g} with what stands behind it: the "
                 "numbers are shifted, or depend on what was asked before"
             )
@@ -353,7 +355,7 @@ class LoglikelihoodChecks:
             words = ("logits_all", "not support", "unsupported", "echo", "logprobs")
             if any(word in str(error).lower() for word in words):
                 hint = "; start it with --logits_all true" if "logits_all" in str(error) else ""
-                raise Untrue(f"{reason_of(error)}{hint}") from None
+                raise WrongLogprobs(f"{reason_of(error)}{hint}") from None
         finally:
             self._dialect.tries = None
 
@@ -367,13 +369,13 @@ class LoglikelihoodChecks:
         except RequestError:
             theirs = None
         if theirs is not None and theirs != own:
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the tokenizer {self._tokenizer} makes {len(own)} other tokens of a text than the server, which makes "
                 f"{len(theirs)}"
             )
         sampled = await self._dialect.sample(self._client, _TOKENS_PROBE, num_tokens=1, temperature=0.0)
         if sampled.num_prompt_tokens not in (None, len(own)):
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the tokenizer {self._tokenizer} makes {len(own)} tokens of a text, and the server read "
                 f"{sampled.num_prompt_tokens}: another tokenizer, or BOS missing or doubled"
             )
@@ -406,9 +408,9 @@ class LoglikelihoodChecks:
             if len(scored.logprobs) == len(case.logprobs):
                 cases.append((case, scored.logprobs))
             elif isinstance(case.pair, EncodedPair):
-                raise Untrue(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
+                raise WrongLogprobs(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
         if not any(value < -MOST_NOISE for case, _ in cases for value in case.logprobs):
-            raise Untrue("no token that the server wrote could be compared with its echo")
+            raise WrongLogprobs("no token that the server wrote could be compared with its echo")
         return cases
 
     async def _case(self, probe: str, sampled: Sampled) -> _Case | None:
@@ -421,7 +423,7 @@ class LoglikelihoodChecks:
             return _Case(TextPair(probe, "".join(texts)), sampled.logprobs)
         context = await self._tokens(probe)
         if sampled.num_prompt_tokens not in (None, len(context)):
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the server read {sampled.num_prompt_tokens} tokens of a text that has {len(context)}: another "
                 "tokenizer, or BOS missing or doubled"
             )
@@ -460,7 +462,7 @@ class LoglikelihoodChecks:
         compared = Compared()
         compared.add([found.logprobs[first], found.logprobs[other]], [scored[0], unlikely.logprobs[0]])
         if not compared.is_close:
-            raise Untrue(
+            raise WrongLogprobs(
                 f"the logprob of a token in the prompt differs by {compared.largest:.2g} from that of the same token "
                 "when the server writes it"
             )
@@ -500,7 +502,7 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     chat = await _judge_chat(dialect, client)
     try:
         text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
-    except Disobeyed as error:
+    except IgnoredMaxTokens as error:
         text = chat = reason_of(error)
     if text is not None and chat is None and dialect.takes_text:
         dialect.takes_text = False
@@ -602,7 +604,7 @@ async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
     try:
         for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
             _check_length(await dialect.write(client, limited), limited)
-    except (RequestError, Untrue) as error:
+    except (RequestError, IgnoredMaxTokens) as error:
         raise_if_passing(error, client, "of chats")
         return reason_of(error)
     return None
@@ -622,9 +624,7 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
                 short = replace(request, max_tokens=_NUM_SHORT)
                 _check_length(await dialect.write(client, short), short)
                 break
-    except Disobeyed:
-        raise
-    except (RequestError, Untrue) as error:
+    except RequestError as error:
         # Also for 500: to send texts as chats instead changes what is measured.
         raise_if_passing(error, client, "of texts", is_500_passing=True)
         return reason_of(error)
@@ -633,7 +633,7 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
 
 def _check_length(written: Written, request: GenerateRequest) -> None:
     if written.num_tokens is not None and written.num_tokens > request.max_tokens:
-        raise Disobeyed(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
+        raise IgnoredMaxTokens(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
 
 
 def _stop_in(text: str) -> str | None:
