@@ -35,7 +35,7 @@ def test_command_line_over_environment_over_ini(capitals: pytest.Pytester, monke
 def test_parsers_that_are_imported_when_their_option_is_given_exist() -> None:
     sources = (REPOSITORY / "pytest_llmeval").rglob("*.py")
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
-    names = re.findall(r'\b(?:parsers\.of|_parsed_by)\("(\S+?)"\)', text)
+    names = re.findall(r'\b(?:_imported|_parsed_by)\("(\S+?)"\)', text)
     assert len(names) > 5
     for name in names:
         assert callable(resolve_name(f"pytest_llmeval.{name}")), name
