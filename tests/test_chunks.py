@@ -18,7 +18,7 @@ from pytest_llmeval.inference.chunks import (
     plan_tests,
     worker_key_of,
 )
-from pytest_llmeval.text.node_ids import escape_id, model_nodes
+from pytest_llmeval.text.names import escape_id, model_nodes
 
 GROUPS = ["a.yaml", "b.yaml", "b.yaml::gpt2", "c d.yaml::org/m:1"]
 SAMPLES = st.lists(st.sampled_from([*GROUPS, None]), max_size=200).map(

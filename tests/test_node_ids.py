@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.text.node_ids import SampleNode, escape_id, model_nodes, split_file, unescape_id
+from pytest_llmeval.text.names import SampleNode, escape_id, model_nodes, split_file, unescape_id
 
 IDS = st.text(st.sampled_from("ab:[]%/@ é") | st.characters(codec=None), min_size=1, max_size=8)
 MODELS = st.lists(st.text(st.sampled_from("ab:/[%@é"), min_size=1, max_size=6), min_size=2, max_size=3, unique=True)

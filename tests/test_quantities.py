@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval.text.quantities import parse_age, parse_size, size_text
+from pytest_llmeval.text.wording import parse_age, parse_size, size_text
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.text.contexts import context_texts
-from pytest_llmeval.text.documents import found_documents
-from pytest_llmeval.text.written import written_value
+from pytest_llmeval.text.documents import context_texts, found_documents, written_value
 
 
 @given(st.lists(st.one_of(st.text(), st.integers(), st.none(), st.dictionaries(st.text(), st.text()))))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_llmeval.commands.output import say, write_out
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.text.quantities import Amount, parse_age, parse_size, size_text
+from pytest_llmeval.text.wording import Amount, parse_age, parse_size, size_text
 
 if TYPE_CHECKING:
     from pytest_llmeval.inference.store import StoreEntry, Survey

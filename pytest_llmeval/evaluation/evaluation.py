@@ -34,7 +34,7 @@ from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.suite import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.templates.templates import TemplateError
-from pytest_llmeval.text.characters import unusable_character
+from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
 from pytest_llmeval.text.traces import MOST_CHARACTERS, bounded_steps
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.text.node_ids import split_file
+from pytest_llmeval.text.names import split_file
 
 __all__ = [
     "DEFAULT_CHUNK_SIZE",

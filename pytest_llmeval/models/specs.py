@@ -20,7 +20,7 @@ from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.roles import ROLES, Role
-from pytest_llmeval.text.model_names import without_arguments
+from pytest_llmeval.text.names import without_arguments
 from pytest_llmeval.text.redaction import hide_forms, is_secret_name, is_secret_value, remember
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, ServerUse

@@ -17,7 +17,7 @@ from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
 from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.reporting.writers.text_layout import wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
-from pytest_llmeval.text.node_ids import escape_text, model_nodes, split_file
+from pytest_llmeval.text.names import escape_text, model_nodes, split_file
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.session import LLMSession

@@ -15,7 +15,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import has_model_key, num_deselected_key
-from pytest_llmeval.text.node_ids import split_file
+from pytest_llmeval.text.names import split_file
 from pytest_llmeval.text.redaction import redact
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.plugin.store import store_of
 from pytest_llmeval.plugin.xdist_messages import findings_of, shared_folder, worker_slot
 from pytest_llmeval.roles import ROLES, Role
-from pytest_llmeval.text.node_ids import model_nodes
+from pytest_llmeval.text.names import model_nodes
 from pytest_llmeval.text.redaction import describe, redact
 from pytest_llmeval.types import AskedSample
 

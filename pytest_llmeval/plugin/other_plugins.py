@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.roles import MODEL_FIXTURES
-from pytest_llmeval.text.node_ids import split_file
+from pytest_llmeval.text.names import split_file
 
 __all__ = ["LoadingTime", "is_misread", "rerun_misread"]
 

@@ -40,7 +40,7 @@ from pytest_llmeval.reporting.terminal.prompts import judge_lines, prompt_lines
 from pytest_llmeval.reporting.terminal.summary import as_terminal
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.escaping import without_commands
-from pytest_llmeval.text.node_ids import split_file
+from pytest_llmeval.text.names import split_file
 
 __all__ = [
     "FollowQueue",

@@ -34,7 +34,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
-from pytest_llmeval.text.node_ids import escape_id
+from pytest_llmeval.text.names import escape_id
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
     JSON,

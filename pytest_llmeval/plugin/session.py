@@ -31,7 +31,7 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.report.summaries import merged_uses, never_named, with_suites
 from pytest_llmeval.text.escaping import first_line
-from pytest_llmeval.text.node_ids import SampleNode, model_nodes, split_file
+from pytest_llmeval.text.names import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 

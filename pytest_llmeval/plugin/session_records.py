@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.report.summaries import GroupRecords
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, Kind, journal_path
 from pytest_llmeval.reporting.writers.report_paths import is_folder, write_report_file
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.text.node_ids import SampleNode
+from pytest_llmeval.text.names import SampleNode
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import GateMode
     from pytest_llmeval.suites.format.gates_spec import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
-    from pytest_llmeval.text.quantities import Amount
+    from pytest_llmeval.text.wording import Amount
 
 __all__ = [
     "OPTIONS",

@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.settings import Settings, settings_key, was_given
-from pytest_llmeval.text.quantities import size_text, time_text
+from pytest_llmeval.text.wording import size_text, time_text
 
 if TYPE_CHECKING:
     from pytest_llmeval.inference.store import Store

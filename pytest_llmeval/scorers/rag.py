@@ -27,7 +27,7 @@ from pytest_llmeval.scorers.judging.verdicts import AskingVerdict, Verdict, no_v
 from pytest_llmeval.scoring.base import Better, PreparedSample, side_by_side
 from pytest_llmeval.scoring.references import no_column, quote
 from pytest_llmeval.scoring.responses import reply, said_to_be_cut
-from pytest_llmeval.text.contexts import context_texts
+from pytest_llmeval.text.documents import context_texts
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
     JSON,

@@ -24,9 +24,8 @@ from pytest_llmeval.scorers.reading.rankings import (
 from pytest_llmeval.scoring.base import FileReader, PreparedSample, ScorerSettings, SettingsScorer, SuiteView
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.references import no_column, quote
-from pytest_llmeval.text.documents import Documents, found_documents
+from pytest_llmeval.text.documents import Documents, found_documents, written_value
 from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
-from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
 __all__ = ["QrelsFile", "RetrievalScorer", "RetrievalSettings"]

@@ -27,7 +27,7 @@ from pytest_llmeval.scoring.responses import (
     status_of_credit,
     two_ends,
 )
-from pytest_llmeval.text.characters import plain_characters
+from pytest_llmeval.text.escaping import plain_characters
 from pytest_llmeval.types import JSON, LoglikelihoodRequest, Prompt, Request, Response, Sample, Score
 
 __all__ = ["YesNoScorer", "YesNoSettings", "prefix_answer", "stated_yes_or_no"]

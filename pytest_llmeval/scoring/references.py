@@ -9,9 +9,9 @@ import difflib
 import string
 from collections.abc import Mapping, Sequence
 
-from pytest_llmeval.text.characters import plain_characters
+from pytest_llmeval.text.documents import written_value
+from pytest_llmeval.text.escaping import plain_characters
 from pytest_llmeval.text.wording import expected_one_of
-from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["no_column", "quote", "right_choices", "several_or_one", "target_texts"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import RenderedExample, TemplateError
-from pytest_llmeval.text.characters import unusable_character
+from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Message, Prompt, Sample
 

@@ -6,7 +6,10 @@ All of it is for people who read; the JSON report holds the texts as they came.
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
+
+import regex
 
 __all__ = [
     "csv_text",
@@ -14,10 +17,13 @@ __all__ = [
     "first_line",
     "json_without_commands",
     "markdown_text",
+    "plain_characters",
     "printable",
     "shortened",
+    "unusable_character",
     "without_commands",
 ]
+
 
 # C0 and C1 controls, line and paragraph separators, bidirectional overrides, lone surrogates: what can move the cursor,
 # change colours, reorder what a reader sees, or fail to encode.
@@ -141,3 +147,33 @@ def _escape(character: str) -> str:
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
     code = ord(character)
     return named.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+_UNUSABLE = re.compile("[\x00\ud800-\udfff]")
+_STYLED = regex.compile(r"[^\P{Nd}0-9]|[Ａ-Ｚａ-ｚ𝐀-𝚣]")
+
+
+def plain_characters(text: str) -> str:
+    """Return the text with ASCII digits for those of any script, and ASCII letters for full-width and mathematical
+    ones.
+
+    ``٣`` is 3, ``Ａ`` is A, ``𝐁`` is B. The number of characters stays as it was.
+    """
+    return text if text.isascii() else _STYLED.sub(_plain, text)
+
+
+def _plain(found: regex.Match[str]) -> str:
+    digit = unicodedata.decimal(found[0], None)
+    return unicodedata.normalize("NFKC", found[0]) if digit is None else str(digit)
+
+
+def unusable_character(text: str) -> str | None:
+    """Return what a message says of a NUL or a lone surrogate in ``text``; None without one."""
+    if text.isascii() and "\0" not in text:
+        return None
+    found = _UNUSABLE.search(text)
+    if found is None:
+        return None
+    code = ord(found.group())
+    name = "NUL" if code == 0 else "a lone surrogate"
+    return f"found {name} (U+{code:04X}) at character {found.start() + 1}, expected text"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.registry import parse_model_spec
-from pytest_llmeval.text.model_names import plain_name, short_names
+from pytest_llmeval.text.names import plain_name, short_names
 
 PARTS = st.sampled_from(["a", "b", "gpt2", "gpt2-2", ".", "..", "~", "x:y"])
 MODELS = st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), min_size=1, max_size=6, unique=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.text.node_ids import escape_id, unescape_id
+from pytest_llmeval.text.names import escape_id, unescape_id
 from tests.plugin.suites_for_tests import CAPITALS, SUMS
 from tests.support import FAKE_MODEL_CONFTEST, model_calls
 

@@ -7,7 +7,7 @@ import pytest
 from pytest_llmeval.plugin import session_records as module
 from pytest_llmeval.plugin.session_records import Gathered
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.text.node_ids import SampleNode
+from pytest_llmeval.text.names import SampleNode
 
 
 def test_samples_of_many_suites_are_counted_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     suite_of_baseline,
 )
-from pytest_llmeval.text.model_names import plain_name
+from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import quoted
 
 __all__ = ["Plan", "SuitePlans", "baseline_gate"]

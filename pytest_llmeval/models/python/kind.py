@@ -22,7 +22,7 @@ from pytest_llmeval.models.python.importing import (
 )
 from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, hide_secrets, split_arguments
 from pytest_llmeval.roles import ROLES
-from pytest_llmeval.text.model_names import PYTHON_OPERATION
+from pytest_llmeval.text.names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import is_secret_name, model_error
 from pytest_llmeval.types import JSON
 

@@ -26,8 +26,7 @@ from pytest_llmeval.models.python.importing import (
     signature_of,
 )
 from pytest_llmeval.models.reasoning import cut_at_stop
-from pytest_llmeval.text.contexts import context_texts
-from pytest_llmeval.text.documents import found_documents
+from pytest_llmeval.text.documents import context_texts, found_documents
 from pytest_llmeval.text.redaction import describe as describe_error
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.traces import trace_steps

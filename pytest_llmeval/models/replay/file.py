@@ -18,8 +18,7 @@ from pytest_llmeval.data.rows import FORMATS, NoColumnError, Row, column_value, 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.specs import check_names
-from pytest_llmeval.text.contexts import context_texts
-from pytest_llmeval.text.documents import Documents, found_documents
+from pytest_llmeval.text.documents import Documents, context_texts, found_documents
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON

@@ -25,7 +25,7 @@ from pytest_llmeval.models.endpoints import (
 )
 from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.roles import ROLES, Role
-from pytest_llmeval.text.model_names import plain_server_name
+from pytest_llmeval.text.names import plain_server_name
 from pytest_llmeval.text.redaction import hide_forms, model_error
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, ServerUse

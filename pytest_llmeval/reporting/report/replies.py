@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     use_of_model,
 )
-from pytest_llmeval.text.model_names import plain_name
+from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.types import JSON, EarlierReply, Sample, ServerUse
 
 if TYPE_CHECKING:

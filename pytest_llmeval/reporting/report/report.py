@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples
-from pytest_llmeval.text.model_names import plain_name
+from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws
 

@@ -13,7 +13,7 @@ from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_tex
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.text.quantities import time_text
+from pytest_llmeval.text.wording import time_text
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [

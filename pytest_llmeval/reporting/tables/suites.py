@@ -13,8 +13,8 @@ from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, WILDCARD,
 from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.text.model_names import short_names
-from pytest_llmeval.text.quantities import time_text
+from pytest_llmeval.text.names import short_names
+from pytest_llmeval.text.wording import time_text
 
 __all__ = [
     *(

@@ -12,7 +12,7 @@ from typing import Protocol
 from pytest_llmeval.reporting.tables.cells import cost_text
 from pytest_llmeval.reporting.writers.text_layout import columns_of
 from pytest_llmeval.text.escaping import first_line, printable
-from pytest_llmeval.text.quantities import time_text
+from pytest_llmeval.text.wording import time_text
 from pytest_llmeval.types import ServerUse
 
 __all__ = ["LiveLine", "Progress", "background_texts", "loading_text", "progress_text"]

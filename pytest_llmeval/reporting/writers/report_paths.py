@@ -16,7 +16,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.storage.atomic_write import check_writable
 from pytest_llmeval.reporting.writers.formats import folder_suffix, format_of, report_formats
-from pytest_llmeval.text.model_names import short_names
+from pytest_llmeval.text.names import short_names
 from pytest_llmeval.text.redaction import redact
 
 __all__ = ["check_target", "final_path", "is_folder", "parse_target", "write_report_file"]

@@ -31,7 +31,7 @@ from pytest_llmeval.scoring.base import (
 )
 from pytest_llmeval.scoring.references import quote, several_or_one, target_texts
 from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
-from pytest_llmeval.text.characters import unusable_character
+from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.wording import Keys, describe, quoted
 from pytest_llmeval.types import JSON, GenerateRequest, Message, Prompt, Role, Sample
 

@@ -38,7 +38,7 @@ from fractions import Fraction
 
 import regex
 
-from pytest_llmeval.text.characters import plain_characters
+from pytest_llmeval.text.escaping import plain_characters
 
 __all__ = ["Numeral", "final_number", "first_number", "leading_number"]
 

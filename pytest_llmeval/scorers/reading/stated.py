@@ -52,7 +52,7 @@ from pytest_llmeval.scorers.reading.wordings import (
     is_known,
     is_of_one,
 )
-from pytest_llmeval.text.characters import plain_characters
+from pytest_llmeval.text.escaping import plain_characters
 
 __all__ = ["AROUND", "MAX_ANSWER", "LabelStyle", "last_box", "stated_answer", "stated_label"]
 

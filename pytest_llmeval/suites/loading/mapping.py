@@ -12,9 +12,9 @@ from pytest_llmeval.data.rows import NoColumnError, Row, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
-from pytest_llmeval.text.characters import unusable_character
+from pytest_llmeval.text.documents import written_value
+from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
-from pytest_llmeval.text.written import written_value
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["CLUSTER", "FIELDS", "HUMAN", "FieldMap", "Ids", "Mapped", "make_sample"]
