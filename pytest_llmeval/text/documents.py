@@ -1,4 +1,6 @@
-"""Documents: the ids of what a search found, as programs, data sets and models write them."""
+"""Reads what a search found, as programs and data sets write it: documents' ids, their texts (contexts), and lists
+that are written as text.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ _PYTHON_ERRORS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryErro
 
 
 def written_value(text: str) -> list[object] | dict[object, object] | None:
-    """Return the list or mapping that the text is, in JSON or as Python shows it; None for any other text.
+    """Return the list or mapping that a text is in JSON, or as Python shows it; None for any other text.
 
-    ``ValueError`` for a text that begins and ends as a list or mapping of texts does and is none, and for a list as
-    numpy shows it, in which no commas stand: Python would read ``['a' 'b']`` as one text.
+    Raise ``ValueError`` for a text that begins and ends like a list or mapping of texts and is none, and for a list
+    without commas, as numpy shows it: Python would read ``['a' 'b']`` as one text.
     """
     text = text.strip()
     if text[:1] + text[-1:] not in ("[]", "{}"):
@@ -53,7 +55,7 @@ def written_value(text: str) -> list[object] | dict[object, object] | None:
 
 
 def _has_commas(text: str) -> bool:
-    """Tell whether no two texts stand side by side. Python would join them."""
+    """Tell whether no two texts stand side by side, which Python would join."""
     ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT)
     kinds = [token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in ignored]
     return not any(first == second == tokenize.STRING for first, second in pairwise(kinds))
@@ -64,10 +66,10 @@ _EXPECTED_TEXT = f"expected a text, or a mapping with a text under {', '.join(_T
 
 
 def context_texts(value: object) -> tuple[str, ...]:
-    """Return the texts, best first, of a list; one text alone is a list of one, and None an empty one.
+    """Return the texts of a list, best first. One text alone is a list of one, and None is an empty list.
 
-    Of an entry that is a mapping it is the text under ``text``, ``content`` or ``page_content``. A text that is a list
-    of these, as a CSV has it (``written_value``), is that list. ``ValueError`` says what is none.
+    A mapping gives its text under ``text``, ``content`` or ``page_content``. A text that is written as a list, as in a
+    CSV (see ``written_value``), is that list. Raise ``ValueError`` for an entry of another kind.
     """
     if value is None:
         return ()
@@ -98,12 +100,11 @@ _EXPECTED_IDS = "expected ids, best first, or pairs of an id and its score"
 
 
 def found_documents(value: object) -> Documents:
-    """Return the documents of a list of ids, of (id, score) pairs, or of mappings with an ``id`` and perhaps a
-    ``score``.
+    """Return the documents of a list of ids, of (id, score) pairs, or of mappings with ``id`` and perhaps ``score``.
 
-    They stay in the order given. A mapping of ids to scores has none: the highest score comes first, and equal ones
-    stay as they stand. A text is the list or mapping that it is written as, and None no document. ``ValueError`` says
-    what is none of these, and which id stands twice.
+    They stay in the order given. A mapping of ids to scores is sorted: the highest score comes first, and equal ones
+    stay in their order. A text is the list or mapping that it is written as, and None is no document. Raise
+    ``ValueError`` for a value of another kind, and for an id that stands twice.
     """
     if value is None:
         return ()

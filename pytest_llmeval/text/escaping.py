@@ -1,6 +1,6 @@
-"""Text of models and data made safe for where it is shown: a terminal, Markdown, a spreadsheet.
+"""Makes text of models and data safe for a terminal, Markdown or a spreadsheet, and plain for comparisons.
 
-All of it is for people who read; the JSON report holds the texts as they came.
+The JSON report holds the texts as they came.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-
-import regex
 
 __all__ = [
     "csv_text",
@@ -150,25 +148,24 @@ def _escape(character: str) -> str:
 
 
 _UNUSABLE = re.compile("[\x00\ud800-\udfff]")
-_STYLED = regex.compile(r"[^\P{Nd}0-9]|[Ａ-Ｚａ-ｚ𝐀-𝚣]")
+_STYLED = re.compile(r"(?![0-9])\d|[Ａ-Ｚａ-ｚ𝐀-𝚣]")
 
 
 def plain_characters(text: str) -> str:
-    """Return the text with ASCII digits for those of any script, and ASCII letters for full-width and mathematical
-    ones.
+    """Return the text with ASCII for digits of any script and for full-width and mathematical letters.
 
-    ``٣`` is 3, ``Ａ`` is A, ``𝐁`` is B. The number of characters stays as it was.
+    ``٣`` is 3, ``Ａ`` is A, ``𝐁`` is B. The number of characters stays the same.
     """
     return text if text.isascii() else _STYLED.sub(_plain, text)
 
 
-def _plain(found: regex.Match[str]) -> str:
+def _plain(found: re.Match[str]) -> str:
     digit = unicodedata.decimal(found[0], None)
     return unicodedata.normalize("NFKC", found[0]) if digit is None else str(digit)
 
 
 def unusable_character(text: str) -> str | None:
-    """Return what a message says of a NUL or a lone surrogate in ``text``; None without one."""
+    """Return a message about a NUL or a lone surrogate in the text, or None if it has neither."""
     if text.isascii() and "\0" not in text:
         return None
     found = _UNUSABLE.search(text)

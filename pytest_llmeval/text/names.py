@@ -1,4 +1,7 @@
-"""Names of models: without what decides no reply, and short ones for node ids and tables."""
+"""The names of models, written out and short, and the node ids of samples.
+
+A node id is ``suites/boolq.yaml::q17``; with several models it is ``suites/boolq.yaml::gpt2::q17``.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,7 @@ _URL = re.compile(r"https?://(?:[^/?#@]*@)?([^/?#]+)", re.IGNORECASE)
 
 
 def plain_name(name: str) -> str:
-    """Return a model's name without the arguments that decide no reply: what versions before this one wrote with
-    them.
-    """
+    """Return a model's name without the arguments that decide no reply, which earlier versions wrote with it."""
     if name.startswith("python:"):
         return without_arguments(name, PYTHON_OPERATION)
     is_server = _URL.match(name) is not None or name.startswith(("openai:", "anthropic:", "ollama:"))
@@ -43,15 +44,14 @@ def plain_name(name: str) -> str:
 
 
 def without_arguments(text: str, names: Collection[str]) -> str:
-    """``LOCATION?a=1&b=2`` without the arguments of these names."""
+    """Return ``LOCATION?a=1&b=2`` without the arguments of these names."""
     location, _, arguments = text.partition("?")
     kept = [part for part in arguments.split("&") if _argument(part) not in names]
     return "?".join(filter(None, (location, "&".join(kept))))
 
 
 def plain_server_name(text: str) -> str:
-    """Return the text that names a model behind servers: how it is asked is left out, and further servers that share
-    the work.
+    """Return the text that names a model behind servers, without how it is asked and without further servers.
 
     A URL may have the model's name behind ``#``.
     """
@@ -78,12 +78,11 @@ def _argument(part: str) -> str:
 
 
 def short_names(models: Sequence[str]) -> tuple[str, ...]:
-    """Return a name for each of ``models``, all different: the last part of its id or path, and the parts before it
-    that are needed to distinguish it from the others.
+    """Return a different name for each model: the last part of its id or path, and more parts where two are alike.
 
-    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. A server is its model's name where the user
-    gave one, else its host and port. Arguments of other kinds after ``?`` stay whole. What cannot be told apart by its
-    parts (``llama`` and ``./llama``) is numbered.
+    ``org/llama`` is ``llama``; beside ``mine/llama`` both keep two parts. A server has its model's name if the user
+    gave one, else its host and port. Arguments after ``?`` stay whole. Models that still have the same name (``llama``
+    and ``./llama``) are numbered.
     """
     parts = [_parts(model) for model in models]
     depths = [1] * len(parts)
@@ -132,7 +131,7 @@ _FILE = re.compile(r"(.*?\.(?:yaml|yml|py))(?:::(.*))?", re.DOTALL)
 
 
 def split_file(nodeid: str) -> tuple[str, str]:
-    """Return the file of a node id, and what stands behind it. A folder may have two colons in its name."""
+    """Return the file of a node id, and the text behind it. A folder may have two colons in its name."""
     match = _FILE.fullmatch(nodeid)
     if match is None:
         file, _, levels = nodeid.partition("::")
@@ -141,17 +140,17 @@ def split_file(nodeid: str) -> tuple[str, str]:
 
 
 def escape_id(sample_id: str) -> str:
-    """Return the sample's node name: what pytest gives a meaning to in a node id is percent-encoded, also ``%`` itself.
+    """Return the sample's node name. Characters with a meaning in node ids are percent-encoded, and so is ``%``.
 
-    So is ``@``: under ``--dist loadgroup`` pytest-xdist writes a group behind it, and reads it from there.
+    ``@`` is one of them: under ``--dist loadgroup`` pytest-xdist writes a group behind it, and reads it from there.
     """
     if sample_id.isascii() and sample_id.isalnum():
-        return sample_id  # as nearly all are
+        return sample_id  # as most are
     return escape_text(sample_id).replace("@", "%40")
 
 
 def escape_text(text: str) -> str:
-    """A text that stands in brackets in a node id."""
+    """Return a text as it stands in brackets in a node id."""
     return _UNSAFE.sub(_percent, unicodedata.normalize("NFC", text))
 
 
@@ -169,9 +168,7 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def model_nodes(models: Sequence[str]) -> dict[str, str]:
-    """Return the node name of each of the models of ``--llm-model``: its short name, escaped. None ends with a
-    colon.
-    """
+    """Return the node name of each model of ``--llm-model``: its short name, escaped, without a colon at either end."""
     names = (escape_id(name) for name in short_names(models))
     return {model: re.sub(r"^:|:$", _percent, name) for model, name in zip(models, names, strict=True)}
 
@@ -180,7 +177,8 @@ def model_nodes(models: Sequence[str]) -> dict[str, str]:
 class SampleNode:
     """A sample's node id, taken apart.
 
-    ``path`` is the suite's: that of its file, or ``file.py::Class``. ``model`` is the name of the level between them.
+    ``path`` is the suite's, its file or ``file.py::Class``. ``model`` is the name of the level below it, if there is
+    one.
     """
 
     path: str
@@ -189,7 +187,7 @@ class SampleNode:
 
     @classmethod
     def parse(cls, nodeid: str) -> SampleNode:
-        """Take the node id of a sample apart: in no part of it two colons stand together.
+        """Take the node id of a sample apart. No part of it has two colons side by side.
 
         A group that pytest-xdist has written behind it is left out.
         """

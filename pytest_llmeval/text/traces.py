@@ -18,7 +18,7 @@ Steps: TypeAlias = tuple[JSON, ...]
 
 MOST_STEPS = 100
 MOST_CHARACTERS = 20_000
-"""What a record keeps of the traces of a sample; the characters are those of their JSON."""
+"""The most that a record keeps of a sample's traces. The characters are those of their JSON."""
 _MOST_LEVELS = 20
 _MOST_PARTS = 10_000
 """The most parts of a trace that are read: lists and mappings, and what stands in them."""
@@ -26,11 +26,11 @@ _LARGEST = 2**63
 
 
 def trace_steps(value: object) -> Steps:
-    """Return the steps of a list, each of them as JSON has it; a text or a mapping alone is one step, and None none.
+    """Return the steps of a list as JSON. A text or a mapping alone is one step, and None is no step.
 
-    What JSON cannot hold (an object, NaN, bytes) becomes its text, and an ellipsis stands for what is in itself, nested
-    deeper than 20 levels, or beyond 10,000 parts: no step is an error. Texts are without secrets. ``ValueError`` for
-    what is no list of steps.
+    A value that JSON cannot hold (an object, NaN, bytes) becomes its text. An ellipsis stands for a list inside itself,
+    for more than 20 levels, and for everything beyond 10,000 parts, so no step is an error. Secrets are hidden. Raise
+    ``ValueError`` for a value that is no list of steps.
     """
     if value is None:
         return ()
@@ -44,8 +44,9 @@ def trace_steps(value: object) -> Steps:
 
 @dataclass(slots=True)
 class _Reading:
-    """The state of reading one trace. ``above`` are the lists and mappings that are being read; ``num_parts`` says how
-    much was.
+    """The state of reading one trace.
+
+    ``above`` are the ids of the lists and mappings that are being read; ``num_parts`` counts what was read.
     """
 
     above: list[int] = field(default_factory=list)
@@ -90,10 +91,10 @@ class _Reading:
 
 
 def bounded_steps(steps: Sequence[JSON], characters: int = MOST_CHARACTERS) -> list[JSON]:
-    """Return the steps as a record keeps them: 100 and ``characters`` of JSON at most.
+    """Return the steps as a record keeps them: at most 100, with at most ``characters`` of JSON.
 
-    Of more the first and the last are kept, and in the middle a text says how many were left out; a step that would
-    take a quarter of the characters by itself becomes a text that is cut.
+    If there are more, the first and the last are kept, and a text between them says how many were left out. A step that
+    is longer than a quarter of the characters becomes a text that is cut.
     """
     texts = [json.dumps(step) for step in steps]
     if len(steps) <= MOST_STEPS and sum(map(len, texts)) <= characters:
@@ -114,9 +115,7 @@ def _left_out(count: int) -> str:
 
 
 def _cut(step: JSON, text: str, limit: int) -> JSON:
-    """Return a step whose JSON, ``text``, has at most ``limit`` characters: what is longer is a text without its
-    middle.
-    """
+    """Return the step, or a text without its middle if the step's JSON, ``text``, is longer than ``limit``."""
     if len(text) <= limit:
         return step
     whole = step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
@@ -129,7 +128,7 @@ def _cut(step: JSON, text: str, limit: int) -> JSON:
 
 
 def _fitting(lengths: Sequence[int], characters: int) -> int:
-    """Return how many of the first steps take at most so many characters, and half of the steps that are kept."""
+    """Return how many of the first steps fit these characters, and fit half of the steps that are kept."""
     taken = count = 0
     for length in lengths[: MOST_STEPS // 2 - 1]:
         taken += length

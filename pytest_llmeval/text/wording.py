@@ -1,4 +1,4 @@
-"""The phrases of error messages: how a value is described, the nearest valid spelling."""
+"""The phrases of messages: a value with its type, the nearest valid spelling, ages and sizes such as ``7d``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 Keys: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in a YAML document: ``("samples", 3, "target")``."""
+"""The place of a value in a YAML document: ``("samples", 3, "target")``."""
 
 MAX_SHOWN = 60
 MAX_LISTED = 24
@@ -39,7 +39,7 @@ _MAX_READ = 4_000
 def quoted(text: str) -> str:
     """Return ``text`` in quotes, on one line, cut after 60 characters, everything unprintable escaped.
 
-    What is cut has no secrets: of half a secret no message could tell what it is.
+    A text that is cut has its secrets removed first, since half of a secret would not be recognised.
     """
     if len(text) > MAX_SHOWN:
         text = redact(text[:_MAX_READ])
@@ -47,7 +47,7 @@ def quoted(text: str) -> str:
 
 
 def describe(value: object) -> str:
-    """``value`` with its type in the words of YAML: ``5 (a whole number)``."""
+    """Return the value with its type in the words of YAML: ``5 (a whole number)``."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -68,12 +68,12 @@ def describe(value: object) -> str:
 
 
 def dotted(keys: Keys) -> str:
-    """``("samples", 3, "target")`` as ``samples.3.target``."""
+    """Return ``("samples", 3, "target")`` as ``samples.3.target``."""
     return ".".join(str(key) for key in keys)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the word of ``known`` that ``word`` was most likely meant to be; None where none is near."""
+    """Return the known word that ``word`` was most likely meant to be, or None if none is near."""
     words = list(known)
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
     if not found:
@@ -106,7 +106,7 @@ _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """``value`` in seconds or bytes, and the ``text`` that the user wrote."""
+    """A number of seconds or bytes, and the text that the user wrote."""
 
     value: int
     text: str
@@ -116,7 +116,7 @@ class Amount:
 
 
 def parse_age(text: str) -> Amount:
-    """``90s``, ``30m``, ``12h``, ``7d``, ``2w`` in seconds. Raises ``ValueError`` saying what is expected."""
+    """Read ``90s``, ``30m``, ``12h``, ``7d`` or ``2w`` in seconds. Raise ``ValueError`` with what is expected."""
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip())
     if found is None or not int(found[1]):
         raise ValueError("expected a number with a unit of time, such as 12h or 7d (s, m, h, d, w)")
@@ -124,7 +124,7 @@ def parse_age(text: str) -> Amount:
 
 
 def parse_size(text: str) -> Amount:
-    """``500MB`` or ``2GB`` in bytes. Raises ``ValueError`` saying what is expected."""
+    """Read ``500MB`` or ``2GB`` in bytes. Raise ``ValueError`` with what is expected."""
     found = re.fullmatch(r"([0-9]{1,6}) ?([KMGT]B)", text.strip().upper())
     if found is None:
         raise ValueError("expected a number with a unit, such as 500MB (KB, MB, GB, TB)")
@@ -132,7 +132,7 @@ def parse_size(text: str) -> Amount:
 
 
 def size_text(num_bytes: int) -> str:
-    """``12 B``, ``3.4 MB``."""
+    """Return a size such as ``12 B`` or ``3.4 MB``."""
     for unit, size in reversed(_BYTES.items()):
         if num_bytes >= size:
             return f"{num_bytes / size:,.1f} {unit}"
@@ -140,7 +140,7 @@ def size_text(num_bytes: int) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Two units at most: ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``4 d 02 h``."""
+    """Return a time in two units at most: ``12 s``, ``3 min 20 s``, ``2 h 05 min``, ``4 d 02 h``."""
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return f"{rest} s"
