@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_llmeval.commands.output import check_no_input, say, say_raw, write_file
 from pytest_llmeval.data.garbage import without_collection
-from pytest_llmeval.gates.saved import decide_saved, read_verified
+from pytest_llmeval.gates.decide import decide_saved, read_verified
 from pytest_llmeval.text.escaping import printable
 
 if TYPE_CHECKING:

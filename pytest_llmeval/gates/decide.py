@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
@@ -12,7 +15,17 @@ from pytest_llmeval.reporting.report.replies import served_notes
 from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.text.redaction import describe
 
-__all__ = ["decide"]
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.options import GateOptions
+    from pytest_llmeval.reporting.report.report import GateResult, Report
+    from pytest_llmeval.suites.format.gates_spec import GivenGate
+
+__all__ = [
+    "decide",
+    "decide_saved",
+    "read_verified",
+]
+
 
 _LOG = logging.getLogger("pytest_llmeval")
 _BASELINE = GateResult(name="baseline", kind="baseline", origin="option", outcome="failed", reason="")
@@ -42,7 +55,7 @@ def decide(
 
 
 def _compared(report: Report, options: GateOptions, baseline: Report, selection: Selection) -> Iterable[GateResult]:
-    from pytest_llmeval.gates.baseline.compare import compare_reports
+    from pytest_llmeval.gates.baseline import compare_reports
 
     own = replace(_BASELINE, origin=options.origin)
     if selection.is_by_outcome:
@@ -71,3 +84,44 @@ def _broken(result: GateResult, error: Exception) -> GateResult:
     reason = f"could not be decided: {describe(error)}"
     _LOG.error("%s %s", result.name, reason, exc_info=error)
     return replace(result, reason=reason)
+
+
+def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Report:
+    """Read a report with the numbers that gates use computed from its records.
+
+    ``gates`` are what will be decided on it: None for no threshold, none of them for those of its own suites. Raises
+    ``ReportError``, also for a report that is not as it was written.
+    """
+    from pytest_llmeval.reporting.report.verify import verify_report
+    from pytest_llmeval.reporting.storage.report_file import read_report
+    from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError
+
+    report = read_report(path)
+    rules = [gate.rule for gate in gates or ()]
+    if gates is not None and not gates:
+        for text in (text for suite in report.suites for text in suite.info.gates):
+            with suppress(GateRuleError):
+                rules.append(GateRule.parse(text))
+    names = {name for suite in report.suites for name in suite.summary.metrics}
+    bounds_of = [name for name in names if any(rule.subject.endswith(name) for rule in rules)]
+    return verify_report(report, f"the report {path}", bounds_of=bounds_of)
+
+
+def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:
+    """Return the results of the gates that are given; where there are none and no baseline, of those of the report's
+    suites.
+
+    A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
+    selection.
+    """
+    from pytest_llmeval.data.garbage import without_collection
+    from pytest_llmeval.gates.decide import decide
+    from pytest_llmeval.gates.options import Selection
+
+    if options.given or baseline is not None:
+        report = replace(
+            report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
+        )
+    selection = Selection.of(report)
+    with without_collection():
+        return decide(report, options, baseline=baseline, selection=selection)

@@ -89,7 +89,7 @@ def check_matched(config: pytest.Config, collected: Collected) -> None:
     gates = config.stash[settings_key].gate
     if not gates or not collected.samples or collected.may_have_others:
         return
-    from pytest_llmeval.gates.checks import unmatched_gates
+    from pytest_llmeval.gates.subjects import unmatched_gates
 
     if getattr(config.option, "lf", False):
         gates = tuple(gate for gate in gates if gate.is_for_all)

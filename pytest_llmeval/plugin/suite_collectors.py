@@ -24,7 +24,7 @@ import pytest
 from pytest_llmeval.data.garbage import FrozenObjects
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
-from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better
+from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
 from pytest_llmeval.plugin.gates import baseline_key, baseline_path
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.gates.baseline.compare import compare_reports
+from pytest_llmeval.gates.baseline import compare_reports
 from pytest_llmeval.gates.options import GateOptions, Selection, parse_alpha
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text

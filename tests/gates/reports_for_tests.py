@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pytest_llmeval.gates.baseline.compare import compare_reports
+from pytest_llmeval.gates.baseline import compare_reports
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import GateResult, Report, SuiteReport, definitions_of

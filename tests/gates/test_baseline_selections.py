@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.gates.decide import decide_saved
 from pytest_llmeval.gates.options import GateOptions
-from pytest_llmeval.gates.saved import decide_saved
 from pytest_llmeval.reporting.report.report import GateResult, Report, Selected
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.gates.baseline.sample_pairs import kept_records
 from pytest_llmeval.gates.options import BaselineSettings, Margin
+from pytest_llmeval.gates.sample_pairs import kept_records
 from pytest_llmeval.reporting.report.replies import REPLIES, replies_identity
 from pytest_llmeval.scoring.paired_metrics import needed_values
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Outcome, Ran, compared, ran, report

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.gates.saved import read_verified
+from pytest_llmeval.gates.decide import read_verified
 from tests.support import REPOSITORY
 
 SCHEMA_2 = REPOSITORY / "tests" / "reporting" / "schema2"

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.gates.checks import check_given_gates, gate_lines, higher_is_better, unmatched_gates
+from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better, unmatched_gates
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.suites.format.gates_spec import GivenGate
 from pytest_llmeval.suites.loading.suite import Suite

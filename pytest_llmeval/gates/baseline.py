@@ -1,0 +1,553 @@
+"""The gate against a baseline: did a suite get worse, sample by sample?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
+from pytest_llmeval.gates.sample_pairs import (
+    JUDGED_METRIC,
+    Pairing,
+    Refusal,
+    SamplePairs,
+    Undecided,
+    kept_records,
+    num_unscored,
+    pair_samples,
+    pair_with_ties,
+)
+from pytest_llmeval.gates.subjects import SubjectError, find_metric
+from pytest_llmeval.gates.verdicts import (
+    fails,
+    is_beyond,
+    numeric_noise,
+    regression_reason,
+    too_few_measured,
+    undecided_reason,
+)
+from pytest_llmeval.reporting.report.replies import REPLIES, changed_judge, replies_identity
+from pytest_llmeval.reporting.report.report import (
+    ABSENT,
+    GateOutcome,
+    GateResult,
+    Group,
+    Regression,
+    Report,
+    SuiteReport,
+    compared_models,
+    group_of_suite,
+    suite_of_baseline,
+)
+from pytest_llmeval.scoring.comparison.paired_metrics import (
+    PairedMetric,
+    PairingError,
+    counted,
+    needed_values,
+    pair_metric,
+    pooled_over_suites,
+)
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
+from pytest_llmeval.text.names import plain_name
+from pytest_llmeval.text.wording import nearest, quoted
+from pytest_llmeval.types import JSON
+
+__all__ = [
+    "GatedMetric",
+    "Plan",
+    "SuitePlans",
+    "baseline_gate",
+    "changed_definition",
+    "compare_reports",
+    "gated_metrics",
+    "unmatched_margins",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    """One metric of one suite that is tested, as a member of the session's family; or of several suites together."""
+
+    gate: GateResult
+    metric: GatedMetric
+    paired: PairedMetric
+    num_left_out: int
+    parts: tuple[_Test, ...] = ()
+
+
+def compare_reports(
+    baseline: Report, current: Report, options: GateOptions, selection: Selection
+) -> tuple[GateResult, ...]:
+    """Compare every suite of ``current`` with that of its name in ``baseline``; in the order of the suites.
+
+    A suite that did not run because the session looked elsewhere, or left tests out, is skipped.
+    """
+    settings = options.comparison or BaselineSettings()
+    plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
+    undecided = options.undecided
+    plans = list(plans_of.plans(undecided))
+    # Of the baseline's suites each counts once.
+    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None and not plan.is_judged}
+    pairing = Pairing(
+        compare=settings.compare,
+        is_selection=selection.is_partial,
+        num_unscored=sum(num_unscored(one.summary) for one in current.suites),
+        num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
+        allow_unscored=options.allow_unscored,
+        require=options.require,
+        reports=(baseline, current),
+    )
+    results = _decided(list(_tests(plans_of, plans, pairing, undecided)), settings, undecided)
+    results += plans_of.suites_that_did_not_run(selection, undecided)
+    results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
+    if all(result.outcome == "skipped" for result in results):
+        reasons = dict.fromkeys(result.reason for result in results)
+        why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
+        outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
+        results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
+    return tuple(dataclasses.replace(result, origin=options.origin) for result in results)
+
+
+def _decided(
+    found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
+) -> list[GateResult]:
+    """Return the results, in the same order: what was to be tested is tested, as one family.
+
+    Suites so small that no drop of theirs could be significant are tested together as well, at the end.
+    """
+    tests = [one for one in found if isinstance(one, _Test)]
+    together = list(_together(tests, settings))
+    family = [*tests, *together]
+    tested = run_family([one.paired.paired for one in family], settings.alpha)
+    shared = {id(one) for group in together for one in group.parts}
+    results = {
+        id(one): _tested(one, result, len(family), settings, "skipped" if id(one) in shared else undecided)
+        for one, result in zip(family, tested, strict=True)
+    }
+    return [
+        *(results[id(one)] if isinstance(one, _Test) else one for one in found),
+        *(results[id(one)] for one in together),
+    ]
+
+
+def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_Test]:
+    """For each metric and model one test of all suites that are too small to be tested alone."""
+    if settings.mode != "significant":
+        return
+    groups: dict[tuple[str, str | None], list[_Test]] = {}
+    for one in tests:
+        if not one.paired.can_find(settings.alpha / len(tests)):
+            groups.setdefault((one.metric.name, one.gate.model), []).append(one)
+    for (name, model), parts in groups.items():
+        paired = pooled_over_suites([part.paired for part in parts]) if len(parts) > 1 else None
+        if paired is None or not paired.can_find(settings.alpha / (len(tests) + len(groups))):
+            continue
+        margins = [part.metric.margin for part in parts if part.metric.margin is not None]
+        names = ", ".join(str(part.gate.suite) for part in parts)
+        gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
+        yield _Test(
+            gate=dataclasses.replace(gate, name=f"{gate.name}, small suites together"),
+            metric=dataclasses.replace(parts[0].metric, margin=max(margins, default=None)),
+            paired=paired,
+            num_left_out=sum(part.num_left_out for part in parts),
+            parts=tuple(parts),
+        )
+
+
+def _tests(
+    plans_of: SuitePlans, plans: Sequence[Plan], pairing: Pairing, undecided: GateOutcome
+) -> Iterator[GateResult | _Test]:
+    """Yield each suite's results, and the tests that are still to be made."""
+    models_before, models_now = plans_of.models_before, plans_of.models_now
+    first = kept_records(plans_of.baseline, _needed(plans, models_before, of_baseline=True))
+    second = kept_records(plans_of.current, _needed(plans, models_now, of_baseline=False))
+    for plan in plans:
+        if plan.result is not None:
+            yield plan.result
+        elif plan.before is not None:
+            own_first = first[group_of_suite(plan.before, models_before)]
+            own_second = second[group_of_suite(plan.after, models_now)]
+            pair = pair_with_ties if plan.is_judged else pair_samples
+            try:
+                pairs = pair(plan.before, plan.after, own_first, own_second, pairing)
+            except (Refusal, Undecided) as error:
+                outcome = undecided if isinstance(error, Undecided) else "failed"
+                yield plans_of.result(plan.after, plan.metrics[0].name, outcome, str(error), notes=plan.notes)
+            else:
+                yield from (_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics)
+
+
+def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool) -> Mapping[Group, set[str]]:
+    """Return names of the values that are needed of each group's records."""
+    needed: dict[Group, set[str]] = {}
+    for plan in plans:
+        suite = plan.before if of_baseline else plan.after
+        if plan.before is not None and suite is not None:
+            names = set[str]()
+            if not (of_baseline and plan.is_judged):
+                names = names.union(*(needed_values(metric.name) for metric in plan.metrics))
+            needed.setdefault(group_of_suite(suite, models), set()).update(names)
+    return needed
+
+
+def _test(
+    plans_of: SuitePlans, plan: Plan, before: SuiteReport, pairs: SamplePairs, metric: GatedMetric
+) -> GateResult | _Test:
+    gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
+    if metric.problem is not None or metric.higher_is_better is None:
+        return dataclasses.replace(gate, reason=metric.problem or "")
+    if plan.is_judged and metric.name != JUDGED_METRIC:
+        return dataclasses.replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
+    changed = None if plan.is_judged else changed_definition(metric.name, plans_of.baseline, before, plan.after)
+    if changed is not None:
+        return dataclasses.replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
+    try:
+        paired = pair_metric(
+            metric.name,
+            pairs.first,
+            pairs.second,
+            higher_is_better=metric.higher_is_better,
+            clusters=pairs.clusters,
+            margin=metric.margin or 0.0,
+        )
+    except PairingError as error:
+        return dataclasses.replace(gate, reason=f"{metric.name} {error}")
+    if paired.num_lacking and plans_of.compare == "all":
+        found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
+        return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
+    least = plan.after.info.min_measurable
+    if (reason := too_few_measured(metric.name, paired, pairs.num_unscored, least)) is not None:
+        return dataclasses.replace(gate, reason=reason)
+    if paired.num_unmeasured:
+        note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"
+        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+    if paired.num_lacking:
+        note = f"{counted(paired.num_lacking)} left out, without {metric.name} in the baseline"
+        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+    num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
+    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
+
+
+def _tested(
+    one: _Test, found: FamilyTest, family: int, settings: BaselineSettings, undecided: GateOutcome
+) -> GateResult:
+    paired, difference, margin = one.paired, one.paired.difference, one.metric.margin
+    level = settings.alpha / family
+    smallest = paired.smallest_drop(level)
+    values = difference.first, difference.second
+    regression = Regression(
+        mode=settings.mode,
+        metric=one.metric.name,
+        higher_is_better=paired.higher_is_better,
+        n=difference.n,
+        baseline=difference.first,
+        current=difference.second,
+        difference=difference.difference,
+        ci_low=difference.ci_low,
+        ci_high=difference.ci_high,
+        drop=paired.drop,
+        margin=margin or 0.0,
+        noise=numeric_noise(difference.first) if settings.mode == "significant" and margin is None else 0.0,
+        method=found.test.method,
+        p_value=found.test.p_drop,
+        p_adjusted=found.p_drop,
+        p_improved=found.test.p_improved,
+        p_improved_adjusted=found.p_improved,
+        family=family,
+        alpha=settings.alpha,
+        num_draws=found.test.num_draws,
+        num_worse=paired.num_worse,
+        num_better=paired.num_better,
+        num_clusters=difference.num_clusters,
+        smallest_drop=smallest if smallest is not None and is_beyond(smallest, 0.0, values) else None,
+        false_alarm_rate=found.test.false_alarm_rate if settings.mode == "margin" else None,
+        num_left_out=one.num_left_out,
+        movers=paired.movers,
+    )
+    is_failed = fails(regression, paired.largest_drop)
+    outcome: GateOutcome = "failed" if is_failed else "passed"
+    reason = regression_reason(regression, flipped_to=paired.flipped_to, largest_drop=paired.largest_drop)
+    if settings.mode == "significant" and not is_failed and not paired.can_find(level):
+        outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
+    return dataclasses.replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)
+
+
+_MAX_PROBLEMS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A suite of now, with the baseline's that it is compared with; a result where there is none.
+
+    ``notes`` tell of what both have in common with all others: of the baseline as a whole. ``is_judged``: the suite's
+    own scorer has compared each reply with the baseline's.
+    """
+
+    after: SuiteReport
+    before: SuiteReport | None = None
+    metrics: tuple[GatedMetric, ...] = ()
+    notes: tuple[str, ...] = ()
+    result: GateResult | None = None
+    is_judged: bool = False
+
+
+class SuitePlans:
+    """The suites of two reports."""
+
+    def __init__(
+        self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Literal["all", "common"]
+    ) -> None:
+        self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
+        self.models_before, self.models_now = compared_models(baseline), compared_models(current)
+
+    def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
+        """Yield which suites are compared with which, and by what."""
+        incomplete = tuple(_incomplete(self.baseline))
+        for after in self.current.suites:
+            metrics = gated_metrics(after, self._margins)
+            found = self._partner(after, metrics, incomplete)
+            if isinstance(found, SuiteReport):
+                is_judged = REPLIES in after.info.fingerprint_parts
+                yield Plan(after=after, before=found, metrics=metrics, notes=incomplete, is_judged=is_judged)
+            else:
+                outcome = undecided if found == ABSENT else "failed"
+                result = self.result(after, metrics[0].name if metrics else None, outcome, found)
+                yield Plan(after=after, result=result)
+
+    def _partner(
+        self, after: SuiteReport, metrics: Sequence[GatedMetric], incomplete: Sequence[str]
+    ) -> SuiteReport | str:
+        """Return the suite of the baseline that this one is compared with; where there is none, why."""
+        if self.current.stopped is not None:
+            return f"the session stopped early: {self.current.stopped}"
+        if incomplete and self.compare == "all":
+            return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
+        found = suite_of_baseline(self.baseline, after.info.name, after.models[0] if after.models else None)
+        if isinstance(found, str):
+            return found
+        if after.info.fingerprint_parts.get(REPLIES) not in (None, replies_identity(self.baseline, found)):
+            return "its replies were compared with those of another report"
+        if (changed := changed_judge(after, self.current, self.baseline)) is not None:
+            return changed
+        return found if metrics else "it has no metric to compare"
+
+    def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
+        """Yield a result for each suite of the baseline that is not in the session.
+
+        Where both are of several models, one for each suite on a model; but for a suite that the baseline has on one
+        model only, with which it is compared on all.
+        """
+        by_model = bool(self.models_before and self.models_now)
+        names = [suite.info.name for suite in self.baseline.suites]
+        of_session = {suite.info.name for suite in self.current.suites}
+        all_models = ({*self.models_before}, {*self.models_now})
+        are_told_apart = all(len(set(map(plain_name, models))) == len(models) for models in all_models)
+        named = plain_name if are_told_apart else str
+
+        def group(suite: SuiteReport, models: tuple[str, ...]) -> Group:
+            name, model = group_of_suite(suite, models)
+            return name, None if model is None else named(model)
+
+        seen = {group(suite, self.models_now) for suite in self.current.suites}
+        for before in self.baseline.suites:
+            name = before.info.name
+            model = group(before, self.models_before)[1] if by_model else None
+            if (name, model) in seen or (name in of_session and (model is None or names.count(name) == 1)):
+                continue
+            seen.add((name, model))
+            on_model = "" if model is None else f" on {quoted(model)}"
+            outcome, reason = undecided, f"in the baseline, and not selected{on_model}"
+            if not selection.covers(before.info):
+                reason = "in the baseline, and not among the suites of this session"
+            elif not selection.is_partial:
+                outcome, reason = "failed", f"in the baseline, and did not run{on_model}"
+            metrics = gated_metrics(before, self._margins)
+            metric = metrics[0].name if metrics else None
+            yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
+
+    def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
+        """Yield a result for each margin that no suite takes."""
+        names = self.current.suite_names
+        for margin, reason in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
+            suite = margin.suite if margin.suite in names else None
+            yield replace(baseline_gate(None, outcome, reason, suite=suite), name=f"max drop {margin}")
+
+    def result(
+        self,
+        suite: SuiteReport,
+        metric: str | None,
+        outcome: GateOutcome,
+        reason: str,
+        *,
+        notes: tuple[str, ...] = (),
+    ) -> GateResult:
+        """Return one of a suite of now; ``metric`` is None where it has none that is compared."""
+        name, model = group_of_suite(suite, self.models_now)
+        return baseline_gate(metric, outcome, reason, suite=name, model=model, path=suite.info.path, notes=notes)
+
+
+def baseline_gate(
+    metric: str | None,
+    outcome: GateOutcome,
+    reason: str,
+    *,
+    suite: str | None = None,
+    model: str | None = None,
+    path: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> GateResult:
+    return GateResult(
+        name="baseline" if metric is None else f"{metric} vs baseline",
+        kind="baseline",
+        origin="option",
+        outcome=outcome,
+        reason=reason,
+        suite=suite,
+        model=model,
+        path=path,
+        metric=metric,
+        notes=notes,
+    )
+
+
+def _incomplete(baseline: Report) -> Iterator[str]:
+    """Yield why the baseline does not hold all that its session was to find."""
+    if baseline.stopped is not None:
+        yield f"the baseline stopped early: {baseline.stopped}"
+    if baseline.problems:
+        more = len(baseline.problems) - _MAX_PROBLEMS
+        shown = ", ".join(map(quoted, baseline.problems[:_MAX_PROBLEMS]))
+        yield f"the baseline has problems: {shown}{f', and {more} more' if more > 0 else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedMetric:
+    """One metric of a suite. ``problem`` says why it cannot be compared, where it cannot; ``higher_is_better`` is None
+    only there. ``margin`` is the drop that is allowed, None where none was given.
+    """
+
+    name: str
+    higher_is_better: bool | None
+    margin: float | None = None
+    problem: str | None = None
+
+
+def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
+    """Return the suite's primary metric, then those that a margin names; none where it has no metric that can be
+    compared.
+
+    Of two margins of one metric, that which names the suite holds, else the later one.
+    """
+    metrics = _metrics_of(suite)
+    allowed: dict[str, float] = {}
+    for margin in sorted((one for one in margins if one.matches(suite.info.name)), key=lambda one: one.suite != "*"):
+        try:
+            allowed[find_metric(margin.metric, metrics)] = margin.value
+        except SubjectError:
+            continue
+    primary = _primary(suite, metrics)
+    names = dict.fromkeys((*(() if primary is None else (primary,)), *allowed))
+    return tuple(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names)
+
+
+def unmatched_margins(
+    margins: Sequence[Margin], suites: Sequence[SuiteReport], others: Sequence[SuiteReport]
+) -> Iterator[tuple[Margin, str]]:
+    """Margins for nothing in the session's ``suites``, nor, where they ran elsewhere, in ``others``; and why."""
+    names = [suite.info.name for suite in suites]
+    for margin in margins:
+        own = [suite for suite in suites if margin.matches(suite.info.name)]
+        rest = [suite for suite in others if margin.matches(suite.info.name) and suite.info.name not in names]
+        if margin.suite != ANY_SUITE and not own:
+            if not rest:
+                near = nearest(margin.suite, (*names, *(suite.info.name for suite in others)))
+                hint = f"; did you mean {quoted(near)}?" if near else ""
+                yield margin, f"there is no suite {quoted(margin.suite)}{hint}"
+            continue
+        problems = [_why_unknown(suite, margin.metric) for suite in own]
+        if None in problems or any(_why_unknown(suite, margin.metric) is None for suite in rest):
+            continue
+        if margin.suite != ANY_SUITE:
+            yield margin, problems[0] or ""
+            continue
+        known = dict.fromkeys(metric for suite in (*own, *rest) for metric in _metrics_of(suite))
+        near = nearest(margin.metric, known)
+        hint = f"; did you mean {near}?" if near else ""
+        yield margin, f"no suite has a metric {quoted(margin.metric)}{hint}"
+
+
+def changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
+    """Say what the metric's name meant when the baseline was made; None if it means the same.
+
+    A baseline that does not say so (schema 1) is known by the kind of its metric alone.
+    """
+    own_meaning = definition(name, after.info.better)
+    now: Mapping[str, JSON] = {
+        "kind": own_meaning.kind,
+        "higher_is_better": own_meaning.higher_is_better,
+        "version": own_meaning.version,
+    }
+    then = baseline.definitions.get(name)
+    if then is None:
+        found, own = before.summary.metrics.get(name), after.summary.metrics.get(name)
+        if found is None or own is None or found.kind == own.kind or {found.kind, own.kind} == {"mean", "proportion"}:
+            return None
+        return f"kind {found.kind} -> {own.kind}"
+    changes = [
+        f"{key} {_said(then[key])} -> {_said(value)}"
+        for key, value in now.items()
+        # A proportion is a mean with another interval.
+        if then.get(key) != value and not (key == "kind" and {then[key], value} == {"mean", "proportion"})
+    ]
+    return ", ".join(changes) or None
+
+
+def _said(value: JSON) -> str:
+    return str(value).lower() if isinstance(value, bool) else "unknown" if value is None else str(value)
+
+
+def _metrics_of(suite: SuiteReport) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*suite.summary.metrics, *suite.info.metrics)))
+
+
+def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
+    try:
+        find_metric(metric, _metrics_of(suite))
+    except SubjectError as error:
+        return str(error)
+    return None
+
+
+def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
+    """Return the metric that the suite names, else accuracy, else the first metric with a known better direction, else
+    the first.
+    """
+    if suite.info.primary_metric is not None:
+        return suite.info.primary_metric
+    if "accuracy" in metrics:
+        return "accuracy"
+    values = [name for name in metrics if definition(name).kind != "count"]
+    directions = {name: definition(name, suite.info.better).higher_is_better for name in values}
+    return next((name for name in values if directions[name] is not None), values[0] if values else None)
+
+
+def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: bool) -> GatedMetric:
+    is_higher = definition(name, suite.info.better).higher_is_better
+    said = suite.info.higher_is_better
+    if said is not None and name == suite.info.primary_metric:
+        is_higher = said
+    problem = None
+    if definition(name).kind == "count":
+        problem = f"{name} is a count of samples, which cannot be compared; name a metric with a value for each"
+    elif is_primary and suite.info.primary_metric is not None and (why := _why_unknown(suite, name)) is not None:
+        problem = why
+    elif is_higher is None:
+        problem = (
+            f"it is not known whether a higher {name} is better: write `primary_metric: {{name: {name}, "
+            "better: higher}` (or lower) in the suite"
+        )
+    return GatedMetric(name=name, higher_is_better=is_higher, margin=margin, problem=problem)

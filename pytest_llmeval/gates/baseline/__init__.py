@@ -1,1 +1,0 @@
-"""Gates against a saved report: which samples are paired, which drop is a regression."""
