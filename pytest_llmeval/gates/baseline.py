@@ -1,8 +1,7 @@
-"""The gate against a baseline: did a suite get worse, sample by sample?"""
+"""The gate against a baseline: which suites and metrics are compared, and whether one of them got worse."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -70,7 +69,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    """One metric of one suite that is tested, as a member of the session's family; or of several suites together."""
+    """A test of one metric, of one suite or of several suites together. All tests of a session are one family."""
 
     gate: GateResult
     metric: GatedMetric
@@ -82,7 +81,7 @@ class _Test:
 def compare_reports(
     baseline: Report, current: Report, options: GateOptions, selection: Selection
 ) -> tuple[GateResult, ...]:
-    """Compare every suite of ``current`` with that of its name in ``baseline``; in the order of the suites.
+    """Compare every suite of ``current`` with the suite of its name in ``baseline``, in the order of the suites.
 
     A suite that did not run because the session looked elsewhere, or left tests out, is skipped.
     """
@@ -90,7 +89,7 @@ def compare_reports(
     plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
     undecided = options.undecided
     plans = list(plans_of.plans(undecided))
-    # Of the baseline's suites each counts once.
+    # A suite of the baseline counts once, even if several models are compared with it.
     compared = {id(plan.before): plan.before for plan in plans if plan.before is not None and not plan.is_judged}
     pairing = Pairing(
         compare=settings.compare,
@@ -109,15 +108,15 @@ def compare_reports(
         why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
         outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
         results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
-    return tuple(dataclasses.replace(result, origin=options.origin) for result in results)
+    return tuple(replace(result, origin=options.origin) for result in results)
 
 
 def _decided(
     found: Sequence[GateResult | _Test], settings: BaselineSettings, undecided: GateOutcome
 ) -> list[GateResult]:
-    """Return the results, in the same order: what was to be tested is tested, as one family.
+    """Run the tests as one family, and return all results in the same order.
 
-    Suites so small that no drop of theirs could be significant are tested together as well, at the end.
+    Suites that are too small for any drop to be significant are also tested together, at the end.
     """
     tests = [one for one in found if isinstance(one, _Test)]
     together = list(_together(tests, settings))
@@ -135,7 +134,7 @@ def _decided(
 
 
 def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_Test]:
-    """For each metric and model one test of all suites that are too small to be tested alone."""
+    """Yield a test for each metric and model, of all suites that are too small to be tested alone."""
     if settings.mode != "significant":
         return
     groups: dict[tuple[str, str | None], list[_Test]] = {}
@@ -150,8 +149,8 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
         names = ", ".join(str(part.gate.suite) for part in parts)
         gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
         yield _Test(
-            gate=dataclasses.replace(gate, name=f"{gate.name}, small suites together"),
-            metric=dataclasses.replace(parts[0].metric, margin=max(margins, default=None)),
+            gate=replace(gate, name=f"{gate.name}, small suites together"),
+            metric=replace(parts[0].metric, margin=max(margins, default=None)),
             paired=paired,
             num_left_out=sum(part.num_left_out for part in parts),
             parts=tuple(parts),
@@ -199,12 +198,12 @@ def _test(
 ) -> GateResult | _Test:
     gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
     if metric.problem is not None or metric.higher_is_better is None:
-        return dataclasses.replace(gate, reason=metric.problem or "")
+        return replace(gate, reason=metric.problem or "")
     if plan.is_judged and metric.name != JUDGED_METRIC:
-        return dataclasses.replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
+        return replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
     changed = None if plan.is_judged else changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
-        return dataclasses.replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
+        return replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:
         paired = pair_metric(
             metric.name,
@@ -215,19 +214,19 @@ def _test(
             margin=metric.margin or 0.0,
         )
     except PairingError as error:
-        return dataclasses.replace(gate, reason=f"{metric.name} {error}")
+        return replace(gate, reason=f"{metric.name} {error}")
     if paired.num_lacking and plans_of.compare == "all":
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
-        return dataclasses.replace(gate, reason=f"{found}; --llm-compare common leaves them out")
+        return replace(gate, reason=f"{found}; --llm-compare common leaves them out")
     least = plan.after.info.min_measurable
     if (reason := too_few_measured(metric.name, paired, pairs.num_unscored, least)) is not None:
-        return dataclasses.replace(gate, reason=reason)
+        return replace(gate, reason=reason)
     if paired.num_unmeasured:
         note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"
-        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+        gate = replace(gate, notes=(*gate.notes, note))
     if paired.num_lacking:
         note = f"{counted(paired.num_lacking)} left out, without {metric.name} in the baseline"
-        gate = dataclasses.replace(gate, notes=(*gate.notes, note))
+        gate = replace(gate, notes=(*gate.notes, note))
     num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
     return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
 
@@ -273,7 +272,7 @@ def _tested(
     reason = regression_reason(regression, flipped_to=paired.flipped_to, largest_drop=paired.largest_drop)
     if settings.mode == "significant" and not is_failed and not paired.can_find(level):
         outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
-    return dataclasses.replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)
+    return replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)
 
 
 _MAX_PROBLEMS = 3
@@ -281,10 +280,10 @@ _MAX_PROBLEMS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A suite of now, with the baseline's that it is compared with; a result where there is none.
+    """A suite of this session with the baseline's suite to compare it with, or a result if there is none.
 
-    ``notes`` tell of what both have in common with all others: of the baseline as a whole. ``is_judged``: the suite's
-    own scorer has compared each reply with the baseline's.
+    ``notes`` are about the baseline as a whole. ``is_judged``: the suite's own scorer has compared each reply with the
+    baseline's.
     """
 
     after: SuiteReport
@@ -296,7 +295,7 @@ class Plan:
 
 
 class SuitePlans:
-    """The suites of two reports."""
+    """The suites of two reports, and which of them are compared."""
 
     def __init__(
         self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Literal["all", "common"]
@@ -305,7 +304,7 @@ class SuitePlans:
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
     def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
-        """Yield which suites are compared with which, and by what."""
+        """Yield the plan of each suite of this session."""
         incomplete = tuple(_incomplete(self.baseline))
         for after in self.current.suites:
             metrics = gated_metrics(after, self._margins)
@@ -321,7 +320,7 @@ class SuitePlans:
     def _partner(
         self, after: SuiteReport, metrics: Sequence[GatedMetric], incomplete: Sequence[str]
     ) -> SuiteReport | str:
-        """Return the suite of the baseline that this one is compared with; where there is none, why."""
+        """Return the baseline's suite that this one is compared with, or the reason why there is none."""
         if self.current.stopped is not None:
             return f"the session stopped early: {self.current.stopped}"
         if incomplete and self.compare == "all":
@@ -338,8 +337,8 @@ class SuitePlans:
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
         """Yield a result for each suite of the baseline that is not in the session.
 
-        Where both are of several models, one for each suite on a model; but for a suite that the baseline has on one
-        model only, with which it is compared on all.
+        If both have several models, there is a result for each suite and model. A suite that the baseline has on a
+        single model is compared with all models, and is missing only if it did not run at all.
         """
         by_model = bool(self.models_before and self.models_now)
         names = [suite.info.name for suite in self.baseline.suites]
@@ -370,7 +369,7 @@ class SuitePlans:
             yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
 
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
-        """Yield a result for each margin that no suite takes."""
+        """Yield a result for each margin that applies to no suite."""
         names = self.current.suite_names
         for margin, reason in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
             suite = margin.suite if margin.suite in names else None
@@ -385,7 +384,7 @@ class SuitePlans:
         *,
         notes: tuple[str, ...] = (),
     ) -> GateResult:
-        """Return one of a suite of now; ``metric`` is None where it has none that is compared."""
+        """Return a result for a suite of this session; ``metric`` is None if none of its metrics is compared."""
         name, model = group_of_suite(suite, self.models_now)
         return baseline_gate(metric, outcome, reason, suite=name, model=model, path=suite.info.path, notes=notes)
 
@@ -415,7 +414,7 @@ def baseline_gate(
 
 
 def _incomplete(baseline: Report) -> Iterator[str]:
-    """Yield why the baseline does not hold all that its session was to find."""
+    """Yield the reasons why the baseline is incomplete."""
     if baseline.stopped is not None:
         yield f"the baseline stopped early: {baseline.stopped}"
     if baseline.problems:
@@ -426,8 +425,9 @@ def _incomplete(baseline: Report) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedMetric:
-    """One metric of a suite. ``problem`` says why it cannot be compared, where it cannot; ``higher_is_better`` is None
-    only there. ``margin`` is the drop that is allowed, None where none was given.
+    """A metric of a suite that is compared. ``margin`` is the drop that is allowed, or None if none was given.
+
+    ``problem`` says why it cannot be compared, if so; only then may ``higher_is_better`` be None.
     """
 
     name: str
@@ -437,10 +437,9 @@ class GatedMetric:
 
 
 def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
-    """Return the suite's primary metric, then those that a margin names; none where it has no metric that can be
-    compared.
+    """Return the suite's primary metric, if it has one, and the metrics that a margin names.
 
-    Of two margins of one metric, that which names the suite holds, else the later one.
+    If two margins are for one metric, the one that names the suite counts, else the later one.
     """
     metrics = _metrics_of(suite)
     allowed: dict[str, float] = {}
@@ -457,7 +456,7 @@ def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedM
 def unmatched_margins(
     margins: Sequence[Margin], suites: Sequence[SuiteReport], others: Sequence[SuiteReport]
 ) -> Iterator[tuple[Margin, str]]:
-    """Margins for nothing in the session's ``suites``, nor, where they ran elsewhere, in ``others``; and why."""
+    """Yield each margin that is for nothing in ``suites``, nor in ``others`` that ran elsewhere, with the reason."""
     names = [suite.info.name for suite in suites]
     for margin in margins:
         own = [suite for suite in suites if margin.matches(suite.info.name)]
@@ -523,9 +522,7 @@ def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
 
 
 def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
-    """Return the metric that the suite names, else accuracy, else the first metric with a known better direction, else
-    the first.
-    """
+    """Return the metric that the suite names, else accuracy, else the first one, if possible with a known direction."""
     if suite.info.primary_metric is not None:
         return suite.info.primary_metric
     if "accuracy" in metrics:

@@ -1,4 +1,4 @@
-"""All gates of a session, decided on its report."""
+"""Decides all gates of a session on its report, or again on a saved report."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.reporting.report.replies import served_notes
 from pytest_llmeval.reporting.report.report import GateResult, Report
+from pytest_llmeval.reporting.report.verify import verify_report
+from pytest_llmeval.reporting.storage.report_file import read_report
+from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError, GivenGate
 from pytest_llmeval.text.redaction import describe
-
-if TYPE_CHECKING:
-    from pytest_llmeval.gates.options import GateOptions
-    from pytest_llmeval.reporting.report.report import GateResult, Report
-    from pytest_llmeval.suites.format.gates_spec import GivenGate
 
 __all__ = [
     "decide",
@@ -37,7 +34,7 @@ def decide(
 ) -> tuple[GateResult, ...]:
     """Return the results of all gates: thresholds, then comparisons with the baseline.
 
-    A gate that cannot be decided for a defect of ours fails, as does everything else that is not known to hold.
+    A gate that cannot be decided because of a defect of ours fails, as does every gate that is not known to hold.
     """
     results: list[GateResult] = []
     try:
@@ -89,13 +86,9 @@ def _broken(result: GateResult, error: Exception) -> GateResult:
 def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Report:
     """Read a report with the numbers that gates use computed from its records.
 
-    ``gates`` are what will be decided on it: None for no threshold, none of them for those of its own suites. Raises
-    ``ReportError``, also for a report that is not as it was written.
+    ``gates`` will be decided on it: None for no thresholds, an empty sequence for those of its own suites. Raise
+    ``ReportError``, also for a report that was changed after it was written.
     """
-    from pytest_llmeval.reporting.report.verify import verify_report
-    from pytest_llmeval.reporting.storage.report_file import read_report
-    from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError
-
     report = read_report(path)
     rules = [gate.rule for gate in gates or ()]
     if gates is not None and not gates:
@@ -108,20 +101,12 @@ def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Repor
 
 
 def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:
-    """Return the results of the gates that are given; where there are none and no baseline, of those of the report's
-    suites.
+    """Return the results of the given gates, or of the suites' own gates if there are none and there is no baseline.
 
-    A suite that the baseline has and the report has not is missing, unless the report says of itself that it is of a
-    selection.
+    A suite of the baseline that the report lacks is missing, unless the report says that it covers a selection.
     """
-    from pytest_llmeval.data.garbage import without_collection
-    from pytest_llmeval.gates.decide import decide
-    from pytest_llmeval.gates.options import Selection
-
     if options.given or baseline is not None:
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    selection = Selection.of(report)
-    with without_collection():
-        return decide(report, options, baseline=baseline, selection=selection)
+    return decide(report, options, baseline=baseline, selection=Selection.of(report))

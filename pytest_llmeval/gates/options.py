@@ -1,4 +1,4 @@
-"""What gates are to do, the drops that are allowed, and what of everything the session was to run."""
+"""The options of gates: the gates that are given, the drops that are allowed, and what the session selected."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """``value`` is the drop of ``metric`` that is allowed, in its unit, in ``suite`` (``*``: in all that have it).
+    """A drop of a metric that is allowed, in the metric's unit, in a suite (``*``: in all that have it).
 
-    ``text`` is what the user wrote, where it was read from a text.
+    ``text`` is the user's, if there was one.
     """
 
     suite: str
@@ -63,13 +63,15 @@ class Margin:
 
 
 Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]
-"""Gates from outside of suites, with where they come from."""
+"""Gates that do not stand in suites, each with its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSettings:
-    """The rules by which a session is compared with its baseline. ``compare`` ``common`` takes the samples that are the
-    same in both, where the suites differ; ``alpha`` is the chance of a false alarm in the whole session.
+    """The rules by which a session is compared with its baseline.
+
+    If suites differ, ``compare="common"`` takes the samples that are the same in both. ``alpha`` is the chance of a
+    false alarm in the whole session.
     """
 
     mode: GateMode = "significant"
@@ -80,11 +82,11 @@ class BaselineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateOptions:
-    """The gates that were asked for: those ``given`` from outside of suites, and a ``comparison`` with a baseline.
+    """The gates of a session: those ``given`` outside of suites, and a ``comparison`` with a baseline.
 
-    ``origin`` says where the baseline comes from: the project's ini file asks for nothing where there is nothing to
-    compare. ``allow_unscored`` samples of the session may be unscored, and as many of the suites of the baseline that
-    they are compared with. ``require`` has undecided gates, and selections, fail.
+    ``origin`` is the baseline's: one of the ini file fails nothing if there is nothing to compare. ``allow_unscored``
+    samples of the session may be unscored, and as many of the baseline's suites that they are compared with. With
+    ``require``, undecided gates and selections fail.
     """
 
     given: Given = ()
@@ -100,7 +102,7 @@ class GateOptions:
 
 
 def parse_alpha(value: str) -> float:
-    """``BaselineSettings.alpha`` from an option's text. ``ValueError`` says what is expected."""
+    """Read ``BaselineSettings.alpha`` from an option's text. Raise ``ValueError`` with what is expected."""
     try:
         number = float(value)
     except ValueError:
@@ -114,11 +116,10 @@ def parse_alpha(value: str) -> float:
 class Selection:
     """The part of all samples that the session was to run.
 
-    ``covers`` says of a suite of the baseline whether it stands where the session looked for suites; ``is_partial``,
-    whether tests were left out there (``-k``, ``-m``, …), ``is_by_outcome``, whether they were chosen by how they came
-    out the last time (``--lf``). ``is_whole``: it looked at the whole project, and nothing was left out. ``absent`` are
-    suites that were collected and have no sample that was to run. ``has_model`` is False where no model could
-    answer the suites.
+    ``covers`` tells whether a suite of the baseline stands where the session looked for suites; ``is_partial``, whether
+    tests were left out there (``-k``, ``-m``, …), ``is_by_outcome``, whether they were chosen by their last outcome
+    (``--lf``). ``is_whole``: it looked at the whole project, and nothing was left out. ``absent`` are suites that were
+    collected and have no selected sample. ``has_model`` is False if no model could answer the suites.
     """
 
     covers: Callable[[SuiteInfo], bool] = lambda info: True
@@ -130,7 +131,7 @@ class Selection:
 
     @classmethod
     def of(cls, report: Report) -> Selection:
-        """Return what a report says of itself."""
+        """Return the selection that a report says it is of."""
         selected, is_short = report.selected, any(suite.is_selection for suite in report.suites)
         return cls(
             is_partial=bool(selected.by) or is_short,

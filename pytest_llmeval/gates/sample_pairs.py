@@ -1,4 +1,4 @@
-"""Which samples of a suite are compared with which of the baseline's, and when none are."""
+"""Pairs the samples of a suite with the baseline's, or says why they cannot be compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JUDGED_METRIC = "win_rate"
 """The metric of a suite whose scorer compares each reply with the baseline's."""
 
 TIE = 0.5
-"""``win_rate`` of a reply that is as good as the other."""
+"""The ``win_rate`` of a reply that is as good as the other."""
 
 _PARTS = {
     "questions": "the questions",
@@ -46,21 +46,21 @@ _SCORE_AGAIN = "score the baseline's replies again: --llm-model replay:BASELINE.
 
 
 class Refusal(Exception):
-    """Two suites that are not compared. The message says what differs, or what is missing."""
+    """Two suites are not compared. The message says what differs, or what is missing."""
 
 
 class Undecided(Exception):
-    """Two suites whose comparison would say nothing of the model. The message says why."""
+    """A comparison of two suites would say nothing about the model. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """The rules by which samples are paired: ``compare`` all of a suite or only what is the same in both.
+    """The rules by which samples are paired: ``compare`` all of a suite, or only those that are the same in both.
 
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
-    ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared;
-    ``allow_unscored`` is how many of each are left out and reported, not refused. ``require``: a selection of a suite
-    is refused. ``reports`` are the baseline and the report of now.
+    ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared; up to
+    ``allow_unscored`` of each are left out and reported, more are refused. ``require``: a selection of a suite is
+    refused. ``reports`` are the baseline and this session's report.
     """
 
     compare: Literal["all", "common"]
@@ -74,10 +74,10 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePairs:
-    """The scores of the samples that both reports have, by id; clusters where there are any.
+    """The scores of the samples that both reports have, by id, and their clusters if they have any.
 
-    ``num_left_out`` samples that one of them scored have no partner. ``notes`` tell of them. ``num_unscored`` pairs
-    have no score on one side or both: they belong to the comparison.
+    ``num_left_out`` samples that one report scored have no partner; ``notes`` say so. ``num_unscored`` pairs have no
+    score on one side or both: they belong to the comparison.
     """
 
     first: Mapping[str, ScoreLike]
@@ -109,7 +109,7 @@ class Kept(ScoreLike, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """The part of a record that a comparison keeps: of its values those that are compared."""
+    """The part of a record that a comparison keeps, with only those values that are compared."""
 
     status: Status
     values: Mapping[str, float]
@@ -124,10 +124,10 @@ class RecordPart:
 
 
 def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Kept]]:
-    """Return the records of the groups, by sample id; ``needed`` gives the names of the values to keep of each group's.
+    """Return the records of the groups, by sample id; ``needed`` are the names of the values to keep, by group.
 
-    The report's records are gone through once, and need not be in memory. One that is, is not copied, unless people
-    rated it and that is not compared.
+    The report's records are read once, and need not be in memory. A record in memory is not copied, unless it has a
+    rating by people that is not compared.
     """
     compared = compared_models(report)
     kept: dict[Group, dict[str, Kept]] = {group: {} for group in needed}
@@ -162,7 +162,7 @@ def pair_samples(
     second: Mapping[str, Kept],
     pairing: Pairing,
 ) -> SamplePairs:
-    """Pair the baseline's samples (``before``, ``first``) with those of now. Raises ``Refusal`` and ``Undecided``."""
+    """Pair the baseline's samples (``before``, ``first``) with this session's. Raise ``Refusal`` and ``Undecided``."""
     notes = [*_unscored_before(before, pairing), *_unscored(after, pairing), *_hidden(after.info)]
     if before.info.judge != after.info.judge:
         schema = pairing.reports[0].schema
@@ -225,7 +225,7 @@ def pair_with_ties(
 ) -> SamplePairs:
     """Pair each score of a suite whose scorer compared replies with the baseline's with what a tie is worth.
 
-    The baseline's own replies (``earlier``), compared with themselves, are ties. Raises ``Refusal`` and ``Undecided``.
+    The baseline's own replies (``earlier``), compared with themselves, are ties. Raise ``Refusal`` and ``Undecided``.
     """
     first = {
         sample_id: RecordPart(
@@ -328,13 +328,13 @@ def _is_same_model(before: SuiteReport, after: SuiteReport, earlier: Report, now
 
 
 def _model_of(suite: SuiteReport, report: Report) -> Mapping[str, JSON]:
-    """Return what the report says of the only model that answered a suite."""
+    """Return the entry of the only model that answered a suite, or an empty mapping if there are several."""
     found = [model for model in report.models if suite.models == (model.get("name"),)]
     return found[0] if len(found) == 1 else {}
 
 
 def num_unscored(summary: Summary) -> int:
-    """Return samples without a score: those that are recorded as such, and those without a record."""
+    """Count the samples without a score: those that are recorded as such, and those without a record."""
     return max(summary.num_unscored, summary.num_expected - summary.num_scored)
 
 
@@ -369,7 +369,7 @@ def _selection(
     *,
     is_same: bool,
 ) -> Sequence[str]:
-    """Return the notes where not all of the suite was to run; ``Refusal`` where a sample was to run and is missing."""
+    """Return a note if only a part of the suite was selected. Raise ``Refusal`` if a selected sample is missing."""
     missing = [sample_id for sample_id, kept in first.items() if sample_id not in second and _is_scored(kept)]
     info, num_expected = after.info, after.summary.num_expected
     if info.num_samples is not None:
@@ -395,9 +395,7 @@ def _selection(
 def _selection_before(
     before: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
 ) -> Sequence[str]:
-    """Return the notes where the baseline has not all of the suite; ``Undecided`` where this run has not the same of
-    it.
-    """
+    """Return a note if the baseline has a part of the suite. Raise ``Undecided`` if this run has another part."""
     report, num_samples = pairing.reports[0], before.info.num_samples
     selected = report.selected
     ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
@@ -425,7 +423,7 @@ def _selection_before(
 
 
 def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing) -> None:
-    """Raise ``Undecided`` if the hand-written tests of an older report may be a selection, such as by ``--lf``.
+    """Raise ``Undecided`` if the hand-written tests of an older report may be a selection, for example by ``--lf``.
 
     They are known to be whole if they have every sample of a run that is whole itself.
     """
@@ -442,7 +440,7 @@ def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairi
 def _what_differs(
     before: SuiteReport, after: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept]
 ) -> str:
-    """Another suite than the baseline's: which part of it, and which samples."""
+    """Return the message on a suite that differs from the baseline's: which parts of it, and which samples."""
     common = [sample_id for sample_id in second if sample_id in first]
     changed = [sample_id for sample_id in common if not _agree(first[sample_id], second[sample_id])]
     new = [sample_id for sample_id in second if sample_id not in first]

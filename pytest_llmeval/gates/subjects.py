@@ -1,4 +1,4 @@
-"""The subject of a gate's rule: from ``category.geography.accuracy`` to an existing category and its metric."""
+"""Finds the metric and the category that a gate is about, and checks gates before any sample runs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PERCENT = "_pct"
 
 
 class SubjectError(LookupError):
-    """A metric or category that there is not. The message names the nearest spelling, and what there is."""
+    """A metric or category does not exist. The message names the nearest spelling, and what there is."""
 
 
 class BoundError(ValueError):
-    """A bound of an interval that a metric does not have."""
+    """A gate asks for the bound of an interval that a metric does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,9 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
     """Return the metric, or the category's metric, that ``text`` names in a suite. Raises ``SubjectError``.
 
     It is a metric, ``macro.METRIC``, or ``category.NAME.METRIC``, in which both names may hold dots; white space counts
-    as a single space. ``metrics`` is as a scorer gives it: where it is empty, or holds an open name (``*``, ``b.*``),
-    whatever that can stand for is found. A name that stands there in full goes before what is made of parts, and a
-    longer category before a shorter one.
+    as a single space. ``metrics`` are the scorer's: if they are empty, or have an open name (``*``, ``b.*``), every
+    name is found that it can stand for. A metric with the whole name is preferred to one of a category, and a longer
+    category to a shorter one.
     """
     wanted = _plain(text)
     if (whole := _listed(wanted, metrics)) is not None:
@@ -104,7 +104,7 @@ def find_metric(text: str, metrics: Sequence[str]) -> str:
 
 
 def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[str]]]) -> str:
-    """Return the end of a message on what none of the suites has: the nearest spelling, else what they have.
+    """Return the end of a message on a subject that no suite has: the nearest spelling, else what they have.
 
     Each suite is given by its metrics and its categories, as ``find_subject`` takes them.
     """
@@ -121,9 +121,9 @@ def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[st
 
 
 def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str:
-    """Return the end of a message on a name that is not there: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
+    """Return the end of a message on an unknown name: ``; did you mean 'boolq'?``, else ``, only 'boolq'``.
 
-    ``known`` are the names that may have been meant, ``there`` those that are there.
+    ``known`` are the names that may have been meant, ``there`` the names to list.
     """
     near = nearest(word, known)
     if near is not None:
@@ -133,13 +133,13 @@ def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str
 
 
 def check_bound(rule: GateRule, subject: GateSubject) -> None:
-    """Raise ``BoundError`` where the rule asks for a bound of what is counted, and so has no interval."""
+    """Raise ``BoundError`` if the rule asks for a bound of a count, which has no interval."""
     if rule.bound != "value" and definition(subject.metric).kind == "count":
         raise BoundError(f"{subject.metric} is a count of samples, which has no interval; leave out {rule.bound}")
 
 
 def _of_category(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
-    """``NAME.METRIC``."""
+    """Return the subject that is written ``NAME.METRIC``."""
     splits = [(name, text[len(_plain(name)) + 1 :]) for name in categories if text.startswith(f"{_plain(name)}.")]
     splits.sort(key=lambda split: -len(split[0]))
     for name, rest in splits:
@@ -167,16 +167,14 @@ def _is_open(name: str) -> bool:
 
 
 def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
-    """Tell whether the suite may turn out to have this metric: as ``summary.expanded`` reads names."""
+    """Tell whether the suite may have this metric, by an open name; see ``summary.expanded``."""
     if not metrics or WILDCARD in metrics:
         return True
     return any(_is_open(name) and wanted.startswith(name.removesuffix(WILDCARD)) for name in metrics)
 
 
 def _known(word: str, words: Iterable[str]) -> str:
-    """Return the end of a message on an unknown word: the one that it may have been meant to be, and all that there
-    are.
-    """
+    """Return the end of a message on an unknown word: the word that was probably meant, and the known ones."""
     names = [name for name in words if not _is_open(name)]
     near = nearest(word, names)
     listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
@@ -189,9 +187,9 @@ def _plain(text: str) -> str:
 
 
 def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
-    """Return the suite's own gates, each with its line in the file; None where ``--llm-set`` brought it.
+    """Return the suite's own gates, each with its line in the file, or None if ``--llm-set`` gave it.
 
-    ``metrics`` are its scorer's. Raises ``SuiteError`` for one that is about what the suite does not have.
+    ``metrics`` are its scorer's. Raise ``SuiteError`` for a gate on a subject that the suite does not have.
     """
     categories = _categories(suite)
     lines: dict[str, int | None] = {}
@@ -207,10 +205,10 @@ def gate_lines(suite: Suite, metrics: Sequence[str]) -> dict[str, int | None]:
 
 
 def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, str]) -> bool | None:
-    """Return the better direction of the suite's ``primary_metric``; None where it names none.
+    """Return the better direction of the suite's ``primary_metric``, or None if it names none.
 
-    ``metrics`` and ``better`` are its scorer's. Raises ``SuiteError`` for one that it does not have, that is a number
-    of samples, or whose better direction is not known.
+    ``metrics`` and ``better`` are its scorer's. Raise ``SuiteError`` if it does not have this metric, or if the metric
+    is a number of samples, or if its better direction is not known.
     """
     primary = suite.spec.primary_metric
     if primary is None:
@@ -236,10 +234,10 @@ def higher_is_better(suite: Suite, metrics: Sequence[str], better: Mapping[str, 
 
 
 def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, Iterable[GivenGate]]) -> None:
-    """Raise ``SuiteError`` for a gate from outside that names this suite and is about what it does not have.
+    """Raise ``SuiteError`` for a gate from outside that names this suite, on a subject that it does not have.
 
-    ``given`` are the gates by where they come from, such as ``--llm-gate``. One for every suite is for those that have
-    its metric.
+    ``given`` are the gates by where they come from, such as ``--llm-gate``. A gate for every suite applies to those
+    that have its metric.
     """
     categories: tuple[str, ...] | None = None
     for where, gates in given.items():
@@ -258,11 +256,10 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
 def unmatched_gates(
     given: Mapping[str, Iterable[GivenGate]], suites: Sequence[SuiteInfo], categories: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """Return a line for each gate of a suite that is not there, or about what no suite has; none where there is no
-    suite.
+    """Return a line for each gate on a suite that was not collected, or on a subject that no suite has.
 
-    ``given`` is as ``check_given_gates`` takes it, ``categories`` are those of each suite by its name. For where all
-    suites are known before anything runs: hand-written tests tell of theirs as they record.
+    There are none without suites. ``given`` is the same as for ``check_given_gates``, ``categories`` are those of each
+    suite by its name. Use it only if all suites are known before anything runs, which hand-written tests' are not.
     """
     names = [suite.name for suite in suites]
     has = [(suite.metrics, categories.get(suite.name, ())) for suite in suites]
@@ -284,5 +281,5 @@ def _check(rule: GateRule, metrics: Sequence[str], categories: Collection[str]) 
 
 
 def _categories(suite: Suite) -> tuple[str, ...]:
-    """In the order of the samples, which is the same in every worker of pytest-xdist."""
+    """Return the categories in the order of the samples, which is the same in every worker of pytest-xdist."""
     return tuple(dict.fromkeys(sample.category for sample in suite.samples if sample.category is not None))

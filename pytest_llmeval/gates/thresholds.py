@@ -1,4 +1,4 @@
-"""Gates against a threshold, decided on a report. Whatever is not known to hold fails."""
+"""Decides gates against thresholds on a report. A gate that is not known to hold fails."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _MAX_DECIMALS = 17
 
 
 def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
-    """``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``; without the end where the rule holds.
+    """Return ``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``, without the end if the rule holds.
 
-    The metric has a value, and the bound that the rule asks for. The interval of one sample says nothing, and is
-    reported only where the rule is about it.
+    The metric has a value, and the bound that the rule asks for. The interval of a single sample says nothing, and is
+    shown only if the rule is about it.
     """
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
     texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
@@ -69,7 +69,7 @@ def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
 
 
 def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
-    """Return why a gate fails on what has no value at all; None where not even a reason is known."""
+    """Return why a gate fails on a metric without any value, or None if no reason is known."""
     names = (subject.metric, f"{subject.metric.partition('.')[0]}.{WILDCARD}", WILDCARD)
     counts: Counter[str] = Counter()
     for part in parts:
@@ -82,9 +82,7 @@ def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str
 
 
 def number_beside(value: float, rule: GateRule) -> str:
-    """Return the value with as many digits as it takes to stand on its side of the rule's threshold: 0.5999, and not
-    0.600.
-    """
+    """Return the value with enough digits to stand on its side of the rule's threshold: 0.5999, and not 0.600."""
     text = number(value)
     decimals = 4
     while rule.holds(float(text.replace(",", ""))) != rule.holds(value) and decimals <= _MAX_DECIMALS:
@@ -100,7 +98,7 @@ Origin: TypeAlias = Literal["suite", "ini", "option"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gate:
-    """One rule for one suite. ``rule`` is None where a report's text is none. ``for_all``: not asked of it by name."""
+    """One rule for one suite. ``rule`` is None if a report's text is none. ``for_all``: it does not name the suite."""
 
     text: str
     rule: GateRule | None
@@ -111,9 +109,7 @@ class _Gate:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The facts that hold for every gate of a session. ``is_tolerated``: the session has no more unscored samples than
-    are allowed.
-    """
+    """The facts that hold for every gate of a session. ``is_tolerated``: not too many of its samples are unscored."""
 
     report: Report
     options: GateOptions
@@ -128,14 +124,14 @@ class _Fails(Exception):
 def decide_thresholds(report: Report, options: GateOptions, selection: Selection) -> tuple[GateResult, ...]:
     """Return the suites' own gates and the ``given`` ones, for every suite (and model) of the report.
 
-    Given gates of the ini file, as a suite's own, are for whole suites, and are skipped where only some of a suite's
-    samples were to run, or some were skipped as they ran; those of an option decide on what ran. That the selection
-    is partial counts where the number of a suite's samples is not known; where it is whole, a gate of the ini file
-    that matches no suite fails. Without a model, suites that were not named are skipped, and so are their gates.
+    Gates of the ini file and of suites are for whole suites. They are skipped if only some of a suite's samples were
+    selected, or if some were skipped while they ran; gates of an option decide on what ran. If the number of a suite's
+    samples is not known, a partial selection counts as one of the suite. If the selection is whole, a gate of the ini
+    file that matches no suite fails. Without a model, suites that were not named are skipped, and so are their gates.
 
-    A gate fails too where nothing ran, samples are missing or unscored (unless the whole session has at most
-    ``allow_unscored`` of these; one that is of no category may be of any), or there is no such number. Of two gates of
-    a suite with one text, that of the option is decided.
+    A gate also fails if nothing ran, if samples are missing or unscored (unless the whole session has at most
+    ``allow_unscored`` of these; a sample without a category may be of any), or if there is no such number. If two gates
+    of a suite have the same text, the option's is decided.
     """
     num_unscored = sum(suite.summary.num_unscored for suite in report.suites)
     session = _Session(report, options, selection, is_tolerated=num_unscored <= options.allow_unscored)
@@ -151,7 +147,7 @@ def decide_thresholds(report: Report, options: GateOptions, selection: Selection
 
 
 def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
-    """Return the gates of one suite, by their texts: of two, that of the option, else the first."""
+    """Return the gates of one suite. If two have the same text, the option's counts, else the first."""
     found: dict[str, _Gate] = {}
     for text, line in info.gates.items():
         try:
@@ -219,7 +215,7 @@ def _selection(suite: SuiteReport, session: _Session) -> str | None:
 
 
 def _skipped(suite: SuiteReport) -> str | None:
-    """Describe the samples that were skipped while others ran; None if none was."""
+    """Describe the samples that were skipped while others ran, or return None."""
     if not suite.num_skipped or suite.summary.num_expected == 0:
         return None
     return f"{suite.num_skipped} of {_samples(suite.num_selected)} skipped"
@@ -230,7 +226,7 @@ def _undecided(reason: str, session: _Session) -> str:
 
 
 def _check_complete(suite: SuiteReport, session: _Session) -> None:
-    """Raise ``_Fails`` where samples have no record, or may have none: it is not known how many a test would record."""
+    """Raise ``_Fails`` if samples have no record, or may have none: how many a test would record is not known."""
     summary = suite.summary
     num_run = summary.num_scored + summary.num_unscored
     if session.report.stopped is not None and (num_run < summary.num_expected or suite.info.num_samples is None):
@@ -268,7 +264,7 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
 
 
 def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
-    """Return the notes that a reader of the number needs. Raises ``_Fails`` where unscored samples are not allowed."""
+    """Yield the notes that a reader of the number needs. Raise ``_Fails`` if unscored samples are not allowed."""
     num_stray = 0 if subject.category is None else _num_stray(suite)
     if part.num_unscored and not session.is_tolerated:
         raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")
@@ -297,12 +293,12 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
 def _num_missing(metric: str, part: Summary) -> int:
     found = part.metrics.get(metric)
     if found is None or found.value is None:
-        return 0  # what has no value at all is reported as such
+        return 0  # a metric without any value is reported as such
     return num_missing(metric, found, part.num_scored, part.not_measurable)
 
 
 def _num_stray(suite: SuiteReport) -> int:
-    """Unscored samples without a category: the category is not known if the sample's process died."""
+    """Count the unscored samples without a category, which is not known if the sample's process died."""
     return max(0, suite.summary.num_unscored - sum(part.num_unscored for part in suite.categories.values()))
 
 
@@ -317,7 +313,7 @@ def _value(rule: GateRule, subject: GateSubject, metric: Metric, part: Summary) 
 
 
 def _of_absent(info: SuiteInfo, session: _Session) -> Iterator[GateResult]:
-    """Gates of a suite without a selected sample. Gates of the command line for all suites are for suites that run."""
+    """Yield results for a suite without selected samples. The command line's gates for all suites are not for it."""
     num_samples = "its" if info.num_samples is None else f"{info.num_samples}"
     reason = f"a selection: 0 of {num_samples} samples"
     given = session.options.given
@@ -336,7 +332,7 @@ def _of_absent(info: SuiteInfo, session: _Session) -> Iterator[GateResult]:
 
 
 def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[GateResult]:
-    """Given gates that are for no suite there is. What is skipped decides none of the command line's."""
+    """Yield results for given gates that match no suite. A skipped gate does not count as the command line's."""
     decided = {
         "ini": {result.name for result in results},
         "option": {result.name for result in results if result.origin == "option"},

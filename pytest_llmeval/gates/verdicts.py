@@ -1,4 +1,4 @@
-"""Whether a drop against a baseline fails the run, and what the test found, in one line."""
+"""Decides whether a drop against a baseline fails the run, and words the result in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMERIC_NOISE = 1e-4
 
 
 def fails(found: Regression, largest_drop: float | None) -> bool:
-    """Tell whether the gate fails; ``largest_drop`` is the end of the drop's interval, None where there is none.
+    """Tell whether the gate fails; ``largest_drop`` is the end of the drop's interval, or None if it has none.
 
     ``significant``: the drop is significant at ``alpha``, and beyond the margin and the noise. ``margin``: it is beyond
     the margin. ``non-inferior``: nothing excludes a drop beyond the margin.
@@ -30,7 +30,7 @@ def fails(found: Regression, largest_drop: float | None) -> bool:
 
 
 def is_within_noise(found: Regression) -> bool:
-    """Tell whether a drop fails nothing for the noise alone."""
+    """Tell whether a drop fails nothing only because it is within the noise."""
     values = found.baseline, found.current
     return (
         found.mode == "significant"
@@ -41,20 +41,19 @@ def is_within_noise(found: Regression) -> bool:
 
 
 def numeric_noise(baseline: float) -> float:
-    """The drop that is attributed to rounding where no margin was given: a ten-thousandth of the baseline's value.
+    """Return the drop that is attributed to rounding if no margin was given: a ten-thousandth of the baseline's value.
 
-    Another batch size or processor shifts every logprob by as little, and a shift of all samples is significant however
-    small it is. It is a guess at rounding and at nothing else, which is relative to the value; a metric whose zero has
-    no meaning (an elo, a score that starts at 1,000) can have a real drop below it, and takes a margin of its own.
+    Another batch size or processor shifts every logprob by about as much, and a shift of all samples is significant
+    however small it is. Rounding is relative to the value, so a metric whose zero has no meaning (an elo, a score that
+    starts at 1,000) can have a real drop below this, and needs a margin of its own.
     """
     return _NUMERIC_NOISE * abs(baseline)
 
 
 def is_beyond(drop: float, margin: float, values: tuple[float, float]) -> bool:
-    """Tell whether ``drop`` is more than ``margin``, and not by rounding alone (0.70 - 0.69 is more than 0.01 as
-    floats).
+    """Tell whether ``drop`` is more than ``margin``, and not by rounding alone: as floats, 0.70 - 0.69 is above 0.01.
 
-    What rounding can do is relative to the largest of the two ``values`` that the drop lies between, and the margin.
+    Rounding errors are relative to the largest of the two ``values`` that the drop lies between, and the margin.
     """
     return drop - margin > _ROUNDING * max(*map(abs, values), margin)
 
@@ -63,10 +62,10 @@ _MAX_DECIMALS = 9
 
 
 def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, largest_drop: float | None) -> str:
-    """``accuracy 0.700 -> 0.650: -0.050 [-0.071, -0.029], p = 0.0004 (Holm over 20: 0.008), 90 samples became …``.
+    """Return ``accuracy 0.700 -> 0.650: -0.050 [-0.071, -0.029], p = 0.0004 (Holm over 20: 0.008), 90 samples …``.
 
-    An improvement that is significant begins with ``improved:`` and has its own p-values. ``flipped_to`` says what
-    samples became, for the worse and for the better; None where they have no part of their own in the metric.
+    A significant improvement begins with ``improved:`` and has its own p-values. ``flipped_to`` are words for samples
+    that became worse and better, or None if the metric is not made of single samples' values.
     ``largest_drop`` is the end of the drop's interval, as ``fails`` takes it.
     """
     has_improved = found.p_improved_adjusted <= found.alpha and found.drop < 0
@@ -87,7 +86,7 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
 
 
 def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_measurable: float) -> str | None:
-    """Return why the pairs that have a value on both sides are too few to compare; None if they are enough.
+    """Return why too few pairs have a value on both sides, or None if they are enough.
 
     ``num_unscored`` pairs are unscored on a side or both. Pairs that are not measurable on both sides do not count: the
     metric has no meaning for them.
@@ -109,7 +108,7 @@ def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_m
 
 
 def undecided_reason(found: Regression) -> str:
-    """Say why a test that passes whatever happened decides nothing: a gate that cannot fail is no gate."""
+    """Return the reason why a test that could not have failed decides nothing."""
     units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
     return f"undecided: too few {units} for any drop to be significant ({count:,})"
 
@@ -161,7 +160,7 @@ def _size(value: float) -> str:
 
 
 def _decimals(value: float) -> int:
-    """Three, as everywhere; more of what three would show as nothing. Above ``_MAX_DECIMALS`` for an exponent."""
+    """Return three decimals, or more if three would show zero; above ``_MAX_DECIMALS`` it takes an exponent."""
     decimals = 3
     while value and abs(value) < 5 * 10**-decimals and decimals <= _MAX_DECIMALS:
         decimals += 1
