@@ -316,7 +316,7 @@ def _lines(report: Report, form: str) -> Iterator[str]:
         yield json.dumps(finite(found), indent=1)
     elif form == "markdown":
         from pytest_llmeval.reporting.writers.github import MAX_CHARACTERS
-        from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+        from pytest_llmeval.reporting.writers.markdown import markdown_summary
 
         yield markdown_summary(report, limit=MAX_CHARACTERS).rstrip("\n")
     else:

@@ -105,7 +105,7 @@ def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
     A summary needs the unscored records, and those without an answer if they are many; if there are none, no record is
     read.
     """
-    from pytest_llmeval.reporting.tables.hints import has_many_without_answer
+    from pytest_llmeval.reporting.tables.session import has_many_without_answer
 
     chosen = tuple(
         one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
@@ -143,7 +143,7 @@ def _summary(report: Report, form: str) -> Iterator[str]:
 
         yield json.dumps(head_to_json(report), indent=1)
     elif form == "markdown":
-        from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+        from pytest_llmeval.reporting.writers.markdown import markdown_summary
 
         yield markdown_summary(report).rstrip("\n")
     else:
@@ -162,7 +162,7 @@ def _distribution(report: Report, form: str) -> Iterator[str]:
     if form == "json":
         return
     if form == "markdown":
-        from pytest_llmeval.reporting.writers.markdown.report import markdown_distribution
+        from pytest_llmeval.reporting.writers.markdown import markdown_distribution
 
         yield from ("", *markdown_distribution(report))
         return
@@ -191,7 +191,7 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
     if form == "text":
         from pytest_llmeval.reporting.writers.text_report import sample_lines as lines_of
     else:
-        from pytest_llmeval.reporting.writers.markdown.report import sample_markdown as lines_of
+        from pytest_llmeval.reporting.writers.markdown import sample_markdown as lines_of
     count = 0
     for count, record in enumerate(records, start=1):
         if count > 1 and form == "text":

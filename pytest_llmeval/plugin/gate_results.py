@@ -14,7 +14,7 @@ from pytest_llmeval.plugin.gates import baseline_key, gate_options, read_baselin
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
-from pytest_llmeval.reporting.terminal.summary import as_terminal
+from pytest_llmeval.reporting.terminal import as_terminal
 from pytest_llmeval.reporting.writers.text_layout import wrapped_lines
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.names import escape_text, model_nodes, split_file

@@ -23,7 +23,7 @@ from pytest_llmeval.models.base import Backend, answers_in_background, identify
 from pytest_llmeval.plugin.process import is_worker
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import is_sample_key, model_key
-from pytest_llmeval.reporting.terminal.live_line import (
+from pytest_llmeval.reporting.terminal import (
     LiveLine,
     Progress,
     background_texts,

@@ -36,8 +36,7 @@ from pytest_llmeval.plugin.stash import (
 from pytest_llmeval.plugin.suite_collectors import lacks_baseline
 from pytest_llmeval.plugin.xdist_messages import Collected, batching_of, report_usage_errors
 from pytest_llmeval.reporting.report.records import Payload
-from pytest_llmeval.reporting.terminal.prompts import judge_lines, prompt_lines
-from pytest_llmeval.reporting.terminal.summary import as_terminal
+from pytest_llmeval.reporting.terminal import as_terminal, judge_lines, prompt_lines
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.escaping import without_commands
 from pytest_llmeval.text.names import split_file

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.plugin.session import LLMSession
     from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.report.report import Report
-    from pytest_llmeval.reporting.terminal.summary import Terminal
+    from pytest_llmeval.reporting.terminal import Terminal
 
 __all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "llm_session", "take_collected"]
 
@@ -204,7 +204,7 @@ class Reporting:
     def pytest_terminal_summary(self, terminalreporter: object) -> None:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
             return
-        from pytest_llmeval.reporting.terminal.summary import as_terminal, write_summary
+        from pytest_llmeval.reporting.terminal import as_terminal, write_summary
 
         terminal = as_terminal(terminalreporter)
         self._session.has_summary = True
@@ -372,7 +372,7 @@ class Writing:
         is_off = self._config.option.no_summary
         if isinstance(reporter, pytest.TerminalReporter) and exitstatus in _WITH_SUMMARY and not is_off:
             return
-        from pytest_llmeval.reporting.terminal.summary import as_terminal, write_main_numbers
+        from pytest_llmeval.reporting.terminal import as_terminal, write_main_numbers
 
         terminal = as_terminal(reporter)
         if not gathered.has_summary:
@@ -386,7 +386,7 @@ class Writing:
 
 def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
     if gathered.writer.written:
-        from pytest_llmeval.reporting.terminal.summary import write_paths
+        from pytest_llmeval.reporting.terminal import write_paths
 
         terminal.write_line("")  # behind the dots of tests, of which pytest does not always know under pytest-xdist
         write_paths(terminal, gathered.writer.written)

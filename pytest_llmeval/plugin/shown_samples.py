@@ -15,7 +15,7 @@ from pytest_llmeval.plugin.settings import Settings
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Group
 from pytest_llmeval.reporting.tables.samples import as_text
-from pytest_llmeval.reporting.terminal.summary import Terminal
+from pytest_llmeval.reporting.terminal import Terminal
 from pytest_llmeval.reporting.writers.text_report import bounded_lines, sample_lines
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_llmeval.cli import main
-from pytest_llmeval.reporting.figures import forest, image_files
+from pytest_llmeval.reporting.figures import forest_plots, image_files
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.report.merge import side_by_side
 from pytest_llmeval.reporting.report.report import Averages, Report
@@ -211,7 +211,7 @@ def test_a_figure_that_fails_costs_no_other(
     def broken(*_: object, **__: object) -> None:
         raise OverflowError("too large")
 
-    monkeypatch.setattr(forest, "interval_rows", broken)
+    monkeypatch.setattr(forest_plots, "interval_rows", broken)
     code, shown, error = plot(capsys, report, "-o", f"{tmp_path}/{target}")
     assert code == 1
     assert error.splitlines()[-1] == "llmeval plot: could not be drawn: forest-accuracy (OverflowError: too large)"

@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.writers.github import (
     annotation_lines,
     append_job_summary,
 )
-from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+from pytest_llmeval.reporting.writers.markdown import markdown_summary
 from tests.reporting.made_reports import gate, hostile_report, metric, record, report, suite_report, summary
 
 ACTIONS = {"GITHUB_ACTIONS": "true"}

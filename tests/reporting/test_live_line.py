@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.terminal.live_line import (
+from pytest_llmeval.reporting.terminal import (
     LiveLine,
     Progress,
     background_texts,

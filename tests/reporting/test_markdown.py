@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report
-from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
+from pytest_llmeval.reporting.writers.markdown import markdown_summary, write_markdown
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.summary import Metric, Percentiles
 from pytest_llmeval.text.escaping import markdown_text, printable

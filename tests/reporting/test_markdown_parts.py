@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.reporting.tables.cells import Table
-from pytest_llmeval.reporting.writers.markdown.parts import DETAILS, FAILURES, HEAD, MarkdownPart, whole, within
+from pytest_llmeval.reporting.writers.markdown import DETAILS, FAILURES, HEAD, MarkdownPart, whole, within
 from tests.properties import examples
 
 _UNITS = st.lists(st.tuples(st.integers(HEAD, DETAILS), st.integers(0, 300)), max_size=30)

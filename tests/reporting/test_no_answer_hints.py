@@ -12,7 +12,7 @@ import yaml
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.reporting.report.records import Record, without_texts
 from pytest_llmeval.reporting.report.report import Report
-from pytest_llmeval.reporting.tables.hints import has_many_without_answer, no_answer_texts, unjudged_texts
+from pytest_llmeval.reporting.tables.session import has_many_without_answer, no_answer_texts, unjudged_texts
 from pytest_llmeval.reporting.writers.text_report import summary_lines
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateResponse

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.tables.samples import option_texts
-from pytest_llmeval.reporting.writers.markdown.report import sample_markdown, write_markdown
+from pytest_llmeval.reporting.writers.markdown import sample_markdown, write_markdown
 from pytest_llmeval.reporting.writers.text_report import sample_lines
 from tests.reporting.reports import make_record, make_report
 

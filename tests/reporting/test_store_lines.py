@@ -12,7 +12,7 @@ from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Report, StoreUse
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.reporting.tables.session import store_texts
-from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+from pytest_llmeval.reporting.writers.markdown import markdown_summary
 from pytest_llmeval.types import JSON
 from tests.commands.saved_reports import report_of, sample
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.reporting.report.report import Averages, Comparison, GateOutcome, SuiteReport
 from pytest_llmeval.reporting.tables.cells import Toned, duration_text
 from pytest_llmeval.reporting.tables.session import latency_table
-from pytest_llmeval.reporting.terminal.summary import write_summary
+from pytest_llmeval.reporting.terminal import write_summary
 from pytest_llmeval.reporting.writers.text_report import comparison_lines, gate_lines, latency_lines, summary_lines
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.summary import Percentiles

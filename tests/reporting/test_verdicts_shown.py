@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.writers.markdown.report import sample_markdown
+from pytest_llmeval.reporting.writers.markdown import sample_markdown
 from pytest_llmeval.reporting.writers.text_report import bounded_lines, sample_lines
 from pytest_llmeval.types import JSON
 from tests.reporting.reports import make_record

@@ -118,11 +118,9 @@ def _check_available() -> None:
 
 
 def _planned(shown: Shown, kinds: Collection[str]) -> Iterator[PlannedFigure]:
-    from pytest_llmeval.reporting.figures.curves import pass_at_k_figures, risk_coverage_figures
-    from pytest_llmeval.reporting.figures.differences import differences_figures
-    from pytest_llmeval.reporting.figures.forest import agreement_figures, forest_figures
+    from pytest_llmeval.reporting.figures.curves import pass_at_k_figures, reliability_figures, risk_coverage_figures
+    from pytest_llmeval.reporting.figures.forest_plots import agreement_figures, differences_figures, forest_figures
     from pytest_llmeval.reporting.figures.price import price_figures
-    from pytest_llmeval.reporting.figures.reliability import reliability_figures
 
     planners = (
         forest_figures,

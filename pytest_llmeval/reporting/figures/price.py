@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
-from pytest_llmeval.reporting.figures.interval_rows import limits_of
+from pytest_llmeval.reporting.figures.forest_plots import limits_of
 from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
 from pytest_llmeval.reporting.figures.style import (

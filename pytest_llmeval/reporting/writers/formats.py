@@ -117,7 +117,7 @@ FORMATS: tuple[ReportFormat, ...] = (
     ),
     ReportFormat(
         name="md",
-        writer="pytest_llmeval.reporting.writers.markdown.report:write_markdown",
+        writer="pytest_llmeval.reporting.writers.markdown:write_markdown",
         description="the report to read",
         is_for_folders=True,
     ),

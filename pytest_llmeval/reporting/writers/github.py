@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.tables.comparisons import gate_name
 from pytest_llmeval.reporting.tables.suites import short_model_names, suite_name
-from pytest_llmeval.reporting.writers.markdown.report import markdown_summary
+from pytest_llmeval.reporting.writers.markdown import markdown_summary
 from pytest_llmeval.text.escaping import printable, shortened
 
 __all__ = ["MAX_CHARACTERS", "MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary", "is_github"]

@@ -14,16 +14,14 @@ from tabulate import tabulate
 from pytest_llmeval.reporting.tables.cells import Table, Toned
 
 __all__ = [
-    *(
-        "columns_of",
-        "fits",
-        "joined_lines",
-        "room_for_names",
-        "screen_width",
-        "table_lines",
-        "total_width",
-        "widths_of",
-    ),
+    "columns_of",
+    "fits",
+    "joined_lines",
+    "room_for_names",
+    "screen_width",
+    "table_lines",
+    "total_width",
+    "widths_of",
     "wrapped_lines",
 ]
 

@@ -23,17 +23,18 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_name,
     has_improved,
 )
-from pytest_llmeval.reporting.tables.hints import no_answer_texts, unjudged_texts
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
     engine_texts,
     incomplete_texts,
     latency_texts,
     model_texts,
+    no_answer_texts,
     per_sample_table,
     server_texts,
     speed_texts,
     store_texts,
+    unjudged_texts,
 )
 from pytest_llmeval.reporting.tables.suites import (
     USUAL,

@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_llmeval.reporting.figures import forest, image_files
+from pytest_llmeval.reporting.figures import forest_plots, image_files
 from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of, planned_figures
 from pytest_llmeval.reporting.figures.image_files import svg_document, write_figure
-from pytest_llmeval.reporting.writers.markdown.report import markdown_summary, write_markdown
+from pytest_llmeval.reporting.writers.markdown import markdown_summary, write_markdown
 from tests.reporting.figures.drawn import drawn, metric, report_of_all, suite_on
 from tests.reporting.made_reports import report
 
@@ -92,7 +92,7 @@ def test_the_report_is_written_though_drawing_fails(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no ink")
 
-    monkeypatch.setattr(forest, "interval_rows", broken)
+    monkeypatch.setattr(forest_plots, "interval_rows", broken)
     with caplog.at_level(logging.WARNING):
         write_markdown(report_of_all(), tmp_path / "out.md")
     shown = (tmp_path / "out.md").read_text(encoding="utf-8")
@@ -127,9 +127,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptu
 def test_many_figures_are_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = report_of_all()
     num_figures = len(list(planned_figures(made)))
-    monkeypatch.setattr(
-        "pytest_llmeval.reporting.writers.markdown.figures.figures_of", functools.partial(figures_of, limit=1)
-    )
+    monkeypatch.setattr("pytest_llmeval.reporting.writers.markdown.figures_of", functools.partial(figures_of, limit=1))
     write_markdown(made, tmp_path / "out.md")
     assert len(list((tmp_path / "out_figures").iterdir())) == 1
     shown = (tmp_path / "out.md").read_text("utf-8")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_llmeval.errors import ReportError
-from pytest_llmeval.reporting.figures import curves, reliability
+from pytest_llmeval.reporting.figures import curves
 from pytest_llmeval.reporting.figures.catalogue import KINDS, figures_of, planned_figures
 from pytest_llmeval.reporting.report.report import Report
 from tests.reporting.figures.drawn import report_of_all
@@ -24,7 +24,7 @@ def broken(*_: object, **__: object) -> None:
 
 def test_no_more_than_the_limit_is_drawn(whole: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = [one.name for one in planned_figures(whole)]
-    monkeypatch.setattr(reliability, "_panels", broken)
+    monkeypatch.setattr(curves, "_panels", broken)
     monkeypatch.setattr(curves, "_risk_figure", broken)
     limit = next(place for place, name in enumerate(planned) if name.startswith("reliability"))
     figures = figures_of(whole, limit=limit)
@@ -59,7 +59,7 @@ def test_a_kind_that_fails_costs_no_other(
     whole: Report, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As it is planned, and as it is drawn."""
-    monkeypatch.setattr(reliability, part, broken)
+    monkeypatch.setattr(curves, part, broken)
     figures = figures_of(whole)
     kinds = list(dict.fromkeys(figure.kind for figure in figures))
     assert kinds == [kind for kind in KINDS if kind != "reliability"]

@@ -1,14 +1,20 @@
-"""Reports for people, in Markdown as GitHub and most others read it."""
+"""Writes the report in Markdown as GitHub reads it, whole or shortened, with its figures in a folder beside it."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
+from pytest_llmeval.errors import LLMEvalError
+from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.replies import fingerprint_texts
 from pytest_llmeval.reporting.report.report import (
@@ -57,24 +63,238 @@ from pytest_llmeval.reporting.tables.suites import (
     suite_row,
     unlike_texts,
 )
-from pytest_llmeval.reporting.writers.markdown.figures import figure_lines
-from pytest_llmeval.reporting.writers.markdown.parts import (
-    DETAILS,
-    FAILURES,
-    HEAD,
-    NUMBERS,
-    OTHERS,
-    MarkdownPart,
-    markdown_table,
-    whole,
-    within,
-)
 from pytest_llmeval.scoring.metrics.corpus import ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
 from pytest_llmeval.text.escaping import markdown_text, printable, shortened
+from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import JSON
 
-__all__ = ["markdown_distribution", "markdown_summary", "sample_markdown", "write_markdown"]
+__all__ = [
+    "DETAILS",
+    "FAILURES",
+    "HEAD",
+    "NUMBERS",
+    "OTHERS",
+    "MarkdownPart",
+    "figure_lines",
+    "figures_folder",
+    "markdown_distribution",
+    "markdown_summary",
+    "markdown_table",
+    "sample_markdown",
+    "whole",
+    "within",
+    "write_markdown",
+]
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped."""
+    yield ""
+    yield _row(headers)
+    yield f"| {' | '.join('---:' if side == 'right' else '---' for side in align)} |"
+    yield from map(_row, rows)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown_text, cells))} |"
+
+
+HEAD, FAILURES, NUMBERS, OTHERS, DETAILS = range(5)
+"""Importance of a unit, the most important first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownPart:
+    """Units that follow each other, each with its importance; ``head`` are the lines before the first.
+
+    ``what`` and ``many`` name one and several units that were left out; units without a name are not counted.
+    """
+
+    head: Sequence[str]
+    units: Iterable[tuple[int, Iterable[str]]]
+    what: str = ""
+    many: str = ""
+
+    @classmethod
+    def of(cls, lines: Iterable[str], urgency: int) -> MarkdownPart:
+        """Return a part of lines that are kept or left out together."""
+        return cls((), [(urgency, lines)])
+
+    @classmethod
+    def table(
+        cls,
+        table: Table,
+        urgency: int | Sequence[int],
+        what: str,
+        *,
+        heading: str | None = None,
+    ) -> MarkdownPart:
+        """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
+        before, head, rule, *lines, after = markdown_table(table.headers, table.rows, table.align)
+        each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
+        units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
+        if units:
+            units[-1][1].append(after)
+        return cls([*([] if heading is None else [heading]), before, head, rule], units, what)
+
+
+def whole(parts: Iterable[MarkdownPart]) -> Iterator[str]:
+    """Yield the lines of all parts, with no two empty ones in a row."""
+    return _single_spaced(line for part in parts for line in _lines(part.head, (lines for _, lines in part.units)))
+
+
+def _lines(head: Sequence[str], units: Iterable[Iterable[str]]) -> Iterator[str]:
+    for place, lines in enumerate(units):
+        if not place:
+            yield from head
+        yield from lines
+
+
+def within(parts: Iterable[MarkdownPart], limit: int) -> Iterator[str]:
+    """Yield the most important lines that fit into ``limit`` characters, and count the others in their places."""
+    found = [_KeptUnits(part) for part in parts]
+    names = {kept.part.what: kept for kept in found if kept.part.what}  # the last of each name counts for all
+    closing = f"Left out to stay within {limit:,} characters, which is what GitHub takes of a comment."
+    room = limit - sum(_size(_counted(name, kept.part.many, 10**9)) for name, kept in names.items())
+    room -= _size([closing])
+    for urgency in range(DETAILS + 1):
+        for kept in found:
+            room = kept.take(urgency, room)
+    left_out = Counter[str]()
+    for kept in found:
+        left_out[kept.part.what] += kept.num_left_out
+    lines: list[str] = []
+    for kept in found:
+        lines += _lines(kept.part.head, kept.lines)
+        name = kept.part.what
+        if name and names[name] is kept and left_out[name]:
+            lines += _counted(name, kept.part.many, left_out[name])
+    if +left_out:
+        lines.append(closing)
+    return _single_spaced(iter(lines))
+
+
+class _KeptUnits:
+    """The units that are kept of a part, from its beginning."""
+
+    def __init__(self, part: MarkdownPart) -> None:
+        self.part = part
+        self._units = [(urgency, list(lines)) for urgency, lines in part.units]
+        self._is_full = False
+        self.lines: list[list[str]] = []
+
+    @property
+    def num_left_out(self) -> int:
+        return len(self._units) - len(self.lines)
+
+    def take(self, urgency: int, room: int) -> int:
+        """Keep the next units that are as important as ``urgency`` while there is room. Return the room left."""
+        while not self._is_full and self.num_left_out and self._units[len(self.lines)][0] <= urgency:
+            lines = self._units[len(self.lines)][1]
+            size = _size(lines) + (0 if self.lines else _size(self.part.head))
+            if size + 1 > room:  # one for the empty line that ends a table
+                self._is_full = True
+            else:
+                room -= size
+                self.lines.append(lines)
+        return room
+
+
+def _counted(name: str, many: str, number: int) -> list[str]:
+    return ["", f"… and {number:,} more {name if number == 1 else many or f'{name}s'}", ""]
+
+
+def _size(lines: Iterable[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def _single_spaced(lines: Iterable[str]) -> Iterator[str]:
+    was_empty = False
+    for line in lines:
+        if line or not was_empty:
+            yield line
+        was_empty = not line
+
+
+_MARK = "pytest-llmeval: of the Markdown report beside this folder, and removed with its figure"
+"""Marks the files that are ours to remove: ``llmeval plot`` writes others, perhaps into the same folder."""
+_HEAD_BYTES = 512
+
+_log = logging.getLogger(__name__)
+
+
+def figures_folder(path: Path) -> Path:
+    """Return ``out_figures`` beside ``out.md``."""
+    return path.with_name(f"{path.stem}_figures")
+
+
+def figure_lines(report: Report, path: Path) -> list[str]:
+    """Write the figures of the report at ``path``, and return the lines that show them.
+
+    There are none if matplotlib is not installed, if the report has no figures, or if it is not written to a file that
+    ends in ``.md``. Files of an earlier run are removed. The lines say what went wrong: the report is worth more than
+    its figures.
+    """
+    if path.suffix.lower() != ".md" or (path.exists() and not path.is_file()):
+        return []
+    folder = figures_folder(path)
+    try:
+        lines, names = _written(report, folder)
+        _remove_others(folder, names)
+    except FiguresUnavailable:
+        return []
+    except Exception as error:
+        if not isinstance(error, LLMEvalError | OSError):  # a full disk needs no traceback
+            _log.warning("the figures of %s could not be drawn", path, exc_info=True)
+        return ["## Figures", "", markdown_text(f"The figures could not be drawn: {describe(error)}"), ""]
+    return ["## Figures", "", *lines] if lines else []
+
+
+def _written(report: Report, folder: Path) -> tuple[list[str], set[str]]:
+    """Write the figures, and return their lines and the names of their files."""
+    from pytest_llmeval.reporting.figures.image_files import ON_ANY_PAGE, write_figure
+
+    lines: list[str] = []
+    names: set[str] = set()
+    figures = figures_of(report)
+    for figure in figures:
+        file = f"{figure.name}.svg"
+        try:
+            write_figure(figure, folder / file, palette=ON_ANY_PAGE, comment=_MARK)
+        except LLMEvalError:
+            raise
+        except Exception as error:
+            figures.note_failure(figure.name, error)
+            continue
+        names.add(file)
+        lines += [f"![{markdown_text(figure.title)}]({quote(folder.name)}/{file})", ""]
+    if figures.num_left_out:
+        lines += [f"… and {figures.num_left_out} more: `llmeval plot REPORT -o FOLDER/` draws all of them", ""]
+    if figures.failed:
+        lines += [markdown_text(f"Some figures could not be drawn: {'; '.join(figures.failed)}"), ""]
+    return lines, names
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove what an earlier report has left there, and nothing that somebody else has put there."""
+    for file in _ours(folder):
+        if file.name not in names:
+            file.unlink()
+    with suppress(OSError):  # not empty, or not there
+        folder.rmdir()
+
+
+def _ours(folder: Path) -> Iterator[Path]:
+    """Yield the files with our mark."""
+    for file in sorted(folder.glob("*.svg")):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                head = opened.read(_HEAD_BYTES)
+            if _MARK.encode("ascii") in head:
+                yield file
+
 
 _MAX_UNSCORED = 1000
 _MAX_UNSCORED_IN_SUMMARY = 20

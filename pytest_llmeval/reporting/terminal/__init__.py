@@ -1,1 +1,0 @@
-"""Writes to a terminal: the summary in colours, the live line, prompts."""
