@@ -8,7 +8,7 @@ import pytest
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.errors import ReportError, SuiteError
-from pytest_llmeval.reporting.writers.report_paths import check_target, parse_target
+from pytest_llmeval.reporting.writers.formats import check_target, parse_target
 from pytest_llmeval.suites.loading.loader import load_suite
 
 LONG = 251 * "a" + ".json"

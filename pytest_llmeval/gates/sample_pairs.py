@@ -25,8 +25,17 @@ from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, Status
 
 __all__ = [
-    *("JUDGED_METRIC", "Kept", "RecordPart", "Pairing", "Refusal", "SamplePairs", "kept_records", "num_unscored"),
-    *("Undecided", "pair_samples", "pair_with_ties"),
+    "JUDGED_METRIC",
+    "Kept",
+    "Pairing",
+    "RecordPart",
+    "Refusal",
+    "SamplePairs",
+    "Undecided",
+    "kept_records",
+    "num_unscored",
+    "pair_samples",
+    "pair_with_ties",
 ]
 
 JUDGED_METRIC = "win_rate"

@@ -7,7 +7,12 @@ from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.scoring.paired_metrics import PairedMetric
 
 __all__ = [
-    *("fails", "is_beyond", "is_within_noise", "numeric_noise", "regression_reason", "too_few_measured"),
+    "fails",
+    "is_beyond",
+    "is_within_noise",
+    "numeric_noise",
+    "regression_reason",
+    "too_few_measured",
     "undecided_reason",
 ]
 

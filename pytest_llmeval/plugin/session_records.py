@@ -14,7 +14,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_t
 from pytest_llmeval.reporting.report.report import Group, Report, SuiteReport, described_group
 from pytest_llmeval.reporting.report.summaries import GroupRecords
 from pytest_llmeval.reporting.storage.journal import Journal, JournalError, Kind, journal_path
-from pytest_llmeval.reporting.writers.report_paths import is_folder, write_report_file
+from pytest_llmeval.reporting.writers.formats import is_folder, write_report_file
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.names import SampleNode
 from pytest_llmeval.types import JSON, EngineUse, ServerUse

@@ -93,7 +93,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
     if is_run and (settings.baseline is not None or settings.models):
         read_baseline(config, settings)
     if is_run and settings.report:
-        from pytest_llmeval.reporting.writers.report_paths import check_target
+        from pytest_llmeval.reporting.writers.formats import check_target
 
         for target in settings.report:
             check_target(target)

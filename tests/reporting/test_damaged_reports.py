@@ -15,8 +15,8 @@ from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.report.report import Comparison, GateResult, Regression
 from pytest_llmeval.reporting.storage.report_file import read_report, write_report
 from pytest_llmeval.reporting.writers.exports import write_csv
+from pytest_llmeval.reporting.writers.formats import final_path
 from pytest_llmeval.reporting.writers.markdown import write_markdown
-from pytest_llmeval.reporting.writers.report_paths import final_path
 from pytest_llmeval.reporting.writers.text_report import summary_lines
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.json_form import head_to_json
 from pytest_llmeval.reporting.storage.report_file import _pieces
-from pytest_llmeval.reporting.writers.report_paths import check_target, final_path, parse_target, write_report_file
+from pytest_llmeval.reporting.writers.formats import check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
 
 

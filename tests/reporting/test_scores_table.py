@@ -15,7 +15,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.storage.journal import Journal
 from pytest_llmeval.reporting.storage.report_file import write_report
-from pytest_llmeval.reporting.writers.scores_table import LoadedReport
+from pytest_llmeval.reporting.writers.exports import LoadedReport
 from tests.commands.saved_reports import info, report_of
 from tests.reporting.reports import make_record, make_report
 from tests.support import clean_environment

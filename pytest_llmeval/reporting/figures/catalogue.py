@@ -7,18 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_llmeval.errors import LLMEvalError
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
 from pytest_llmeval.text.redaction import describe
 
 if TYPE_CHECKING:
-    from pytest_llmeval.reporting.figures.shown import Shown
+    from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure, Shown
     from pytest_llmeval.reporting.report.report import Report
 
 __all__ = [
     "KINDS",
     "MAX_FIGURES",
     "FiguresUnavailable",
-    "ReportFigure",
     "ReportFigures",
     "figures_of",
     "planned_figures",
@@ -41,7 +39,7 @@ class FiguresUnavailable(LLMEvalError):
         super().__init__("figures need matplotlib: pip install 'pytest-llmeval-suites[report]'")
 
 
-class ReportFigures(Iterator[ReportFigure]):
+class ReportFigures(Iterator["ReportFigure"]):
     """An iterator of figures that draws each when it is its turn. A figure that cannot be drawn is left out.
 
     At the end, ``num_left_out`` counts the figures beyond the limit, and ``failed`` has a text for each figure that
@@ -98,7 +96,7 @@ def planned_figures(
     if unknown:
         raise ValueError(f"there is no kind of figures {min(unknown)!r}; there are {', '.join(KINDS)}")
     _check_available()
-    from pytest_llmeval.reporting.figures.shown import Shown
+    from pytest_llmeval.reporting.figures.report_figure import Shown
 
     return _planned(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
 
@@ -145,6 +143,8 @@ def _of_kind(kind: str, planner: Callable[[Shown], Iterator[PlannedFigure]], sho
     except LLMEvalError:
         raise
     except Exception as error:
+        from pytest_llmeval.reporting.figures.report_figure import PlannedFigure
+
         failure = error
 
         def fail(_: str) -> NoReturn:

@@ -12,23 +12,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
-from pytest_llmeval.reporting.figures.shown import Shown, ends_of, metric_text
-from pytest_llmeval.reporting.figures.style import (
-    INK,
-    MUTED,
-    SIZE,
+from pytest_llmeval.reporting.figures.report_figure import (
     Key,
     LineStyle,
-    Sheet,
-    colour_of,
-    drawing,
+    PlannedFigure,
+    ReportFigure,
+    Shown,
+    ends_of,
     finite,
-    frame_of,
     label,
     listed,
-    marker_of,
+    metric_text,
 )
+from pytest_llmeval.reporting.figures.style import INK, MUTED, SIZE, Sheet, colour_of, drawing, frame_of, marker_of
 from pytest_llmeval.reporting.report.report import SuiteReport
 from pytest_llmeval.reporting.report.summaries import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.tables.cells import number, with_interval

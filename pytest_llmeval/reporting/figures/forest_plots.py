@@ -10,21 +10,20 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
-from pytest_llmeval.reporting.figures.shown import Shown, direction, ends_of, first_rows, metric_text
-from pytest_llmeval.reporting.figures.style import (
-    GRID,
-    MUTED,
-    SIZE,
+from pytest_llmeval.reporting.figures.report_figure import (
     Key,
-    Sheet,
-    colour_of,
-    drawing,
+    PlannedFigure,
+    ReportFigure,
+    Shown,
+    direction,
+    ends_of,
     finite,
+    first_rows,
     label,
     listed,
-    marker_of,
+    metric_text,
 )
+from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
 from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.scoring.comparison.differences import Difference
@@ -37,7 +36,6 @@ __all__ = [
     "differences_figures",
     "forest_figures",
     "interval_rows",
-    "limits_of",
 ]
 
 
@@ -134,17 +132,6 @@ def _draw_rows(axes: Axes, rows: Sequence[MarkRow]) -> None:
             axes.plot([mark.value], [middle], color=colour, marker=marker, markersize=5.5, gid="value", clip_on=False)
             axes.text(1 + gap, middle, mark.text, transform=across, va="center_baseline", fontsize=SIZE - 0.5)
         y += _GAP
-
-
-def limits_of(values: Sequence[float], bounds: tuple[float, float], *, is_log: bool = False) -> tuple[float, float]:
-    """Return the ends of an axis that shows the values, with some room, inside ``bounds``."""
-    low, high = min(values), max(values)
-    if is_log:
-        return low / 1.3, high * 1.3
-    room = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
-    start, end = max(low - room, min(bounds[0], low)), min(high + room, max(bounds[1], high))
-    # values that are nearly one have no ticks between them
-    return (start, end) if end - start > 1e-9 * max(abs(start), abs(end)) else (start - 1.0, end + 1.0)
 
 
 _OF_AGREEMENT = {

@@ -17,8 +17,8 @@ from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.transforms import Bbox
 
-from pytest_llmeval.reporting.figures.report_figure import ReportFigure
-from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, SIZE, Sheet, drawing, label
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure, label
+from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, SIZE, Sheet, drawing
 from pytest_llmeval.reporting.storage.atomic_write import atomic_path, atomic_write
 
 __all__ = [

@@ -12,20 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, LogLocator, NullFormatter
 
-from pytest_llmeval.reporting.figures.forest_plots import limits_of
-from pytest_llmeval.reporting.figures.report_figure import PlannedFigure, ReportFigure
-from pytest_llmeval.reporting.figures.shown import MAX_ROWS, Shown, ends_of, metric_text
-from pytest_llmeval.reporting.figures.style import (
-    INK,
-    SIZE,
-    Sheet,
-    colour_of,
-    drawing,
+from pytest_llmeval.reporting.figures.report_figure import (
+    MAX_ROWS,
+    PlannedFigure,
+    ReportFigure,
+    Shown,
+    ends_of,
     finite,
     label,
     listed,
-    marker_of,
+    metric_text,
 )
+from pytest_llmeval.reporting.figures.style import INK, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
 from pytest_llmeval.reporting.report.report import PerSample, SuiteReport
 from pytest_llmeval.reporting.tables.session import LEAST_SECONDS_UNCOUNTED
 from pytest_llmeval.scoring.metrics.definitions import definition

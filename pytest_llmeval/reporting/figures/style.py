@@ -1,16 +1,14 @@
-"""Colours, markers and texts of all figures, and a sheet that is laid out in inches."""
+"""Colours, markers and settings of all figures, and a sheet that is laid out in inches."""
 
 from __future__ import annotations
 
-import math
-import re
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -21,11 +19,19 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
-from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.reporting.figures.report_figure import Key, LineStyle, Swatch
 
 __all__ = [
-    *("GRID", "INK", "MUTED", "SIZE", "Key", "LineStyle", "Sheet", "Swatch"),
-    *("colour_of", "drawing", "finite", "frame_of", "label", "listed", "marker_of"),
+    "GRID",
+    "INK",
+    "MUTED",
+    "SIZE",
+    "Sheet",
+    "colour_of",
+    "drawing",
+    "frame_of",
+    "limits_of",
+    "marker_of",
 ]
 
 INK, MUTED, GRID = "#212223", "#616263", "#d1d2d3"
@@ -42,17 +48,6 @@ _MARKERS = "osD^vPXph"
 
 SIZE = 9.0
 """The size of texts in points."""
-
-LineStyle: TypeAlias = Literal["", "-", ":"]
-Swatch: TypeAlias = Literal["bar", "frame"]
-"""The mark of a series of areas in a key: a filled area, or one drawn by ``frame_of``."""
-Key: TypeAlias = Sequence[tuple[str, int, LineStyle | Swatch]]
-"""The key at a figure's top: texts, their series, and the styles of their lines or areas."""
-
-_MAX_LABEL = 40
-_LARGEST = 1e100
-"""Larger numbers are not drawn, since sums of them overflow."""
-_NOT_XML = re.compile("[\ufffe\uffff]")
 
 _SETTINGS: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
@@ -113,26 +108,6 @@ def frame_of(series: int) -> dict[str, Any]:
 
 def marker_of(series: int) -> str:
     return _MARKERS[series % len(_MARKERS)]
-
-
-def label(text: str, *, limit: int = _MAX_LABEL) -> str:
-    """Return a user's text in one line without control characters, and without the middle if it is long."""
-    shown = _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
-    if len(shown) <= limit:
-        return shown or "(no name)"
-    end = limit // 3
-    return f"{shown[: limit - end - 1]}…{shown[-end:]}"
-
-
-def listed(texts: Sequence[str], *, most: int = 6) -> str:
-    """Return the first of the texts, for a description."""
-    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
-    return f"{'; '.join(texts[:most])}{more}"
-
-
-def finite(value: float | None) -> float | None:
-    """Return the value, or None if it cannot be drawn."""
-    return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
 
 
 @lru_cache(maxsize=2048)
@@ -213,3 +188,14 @@ class Sheet:
         for axis in (made.xaxis, made.yaxis):
             axis.set_major_locator(MaxNLocator(5))
         return made
+
+
+def limits_of(values: Sequence[float], bounds: tuple[float, float], *, is_log: bool = False) -> tuple[float, float]:
+    """Return the ends of an axis that shows the values, with some room, inside ``bounds``."""
+    low, high = min(values), max(values)
+    if is_log:
+        return low / 1.3, high * 1.3
+    room = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
+    start, end = max(low - room, min(bounds[0], low)), min(high + room, max(bounds[1], high))
+    # values that are nearly one have no ticks between them
+    return (start, end) if end - start > 1e-9 * max(abs(start), abs(end)) else (start - 1.0, end + 1.0)

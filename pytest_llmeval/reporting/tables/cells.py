@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 __all__ = [
-    *("Table", "Tone", "Toned", "cost_text", "duration_text", "number", "p_text", "rate_text"),
-    *("short_number", "with_interval"),
+    "Table",
+    "Tone",
+    "Toned",
+    "cost_text",
+    "duration_text",
+    "number",
+    "p_text",
+    "rate_text",
+    "short_number",
+    "with_interval",
 ]
 
 Tone: TypeAlias = Literal["good", "bad", "strong"]

@@ -15,8 +15,20 @@ from pytest_llmeval.scoring.paired_metrics import USUALLY_KEPT, FlippedSample, F
 from pytest_llmeval.text.escaping import printable
 
 __all__ = [
-    *("MAX_FAILED", "MAX_FLIPPED", "OUTCOMES", "Flipped", "compared_flips", "comparison_tables", "flipped_heading"),
-    *("flipped_table", "gate_counts", "gate_flips", "gate_name", "gate_table", "has_improved", "ordered_gates"),
+    "MAX_FAILED",
+    "MAX_FLIPPED",
+    "OUTCOMES",
+    "Flipped",
+    "compared_flips",
+    "comparison_tables",
+    "flipped_heading",
+    "flipped_table",
+    "gate_counts",
+    "gate_flips",
+    "gate_name",
+    "gate_table",
+    "has_improved",
+    "ordered_gates",
 ]
 
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")

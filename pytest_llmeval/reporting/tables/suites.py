@@ -17,18 +17,25 @@ from pytest_llmeval.text.names import short_names
 from pytest_llmeval.text.wording import time_text
 
 __all__ = [
-    *(
-        "USUAL",
-        "MetricRow",
-        "Section",
-        "averages_of",
-        "category_section",
-        "count_texts",
-        "distribution_table",
-        "grouped",
-    ),
-    *("mean_texts", "metric_table", "metrics_shown", "named", "reasons_text", "short_model_names", "suite_name"),
-    *("suite_row", "unlike_texts", "usual_metrics", "why_no_value"),
+    "USUAL",
+    "MetricRow",
+    "Section",
+    "averages_of",
+    "category_section",
+    "count_texts",
+    "distribution_table",
+    "grouped",
+    "mean_texts",
+    "metric_table",
+    "metrics_shown",
+    "named",
+    "reasons_text",
+    "short_model_names",
+    "suite_name",
+    "suite_row",
+    "unlike_texts",
+    "usual_metrics",
+    "why_no_value",
 ]
 
 USUAL = ("accuracy", "skill", "brier")

@@ -67,9 +67,23 @@ from pytest_llmeval.text.escaping import printable, shortened, without_commands
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    *("Layout", "bounded_lines", "category_lines", "common_layout", "comparison_lines", "distribution_lines"),
-    *("gate_flip_lines", "gate_lines", "hint_lines", "latency_lines", "main_numbers", "printed_lines"),
-    *("sample_lines", "session_lines", "suite_lines", "summary_heading", "summary_lines"),
+    "Layout",
+    "bounded_lines",
+    "category_lines",
+    "common_layout",
+    "comparison_lines",
+    "distribution_lines",
+    "gate_flip_lines",
+    "gate_lines",
+    "hint_lines",
+    "latency_lines",
+    "main_numbers",
+    "printed_lines",
+    "sample_lines",
+    "session_lines",
+    "suite_lines",
+    "summary_heading",
+    "summary_lines",
 ]
 
 _MAX_UNSCORED, _MAX_ALIKE = 20, 5

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of
+from pytest_llmeval.reporting.figures.catalogue import figures_of
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, PerSample, Regression, Report, SuiteReport
 from pytest_llmeval.scoring.differences import Difference

@@ -15,8 +15,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pytest_llmeval.reporting.figures import forest_plots, image_files
-from pytest_llmeval.reporting.figures.catalogue import ReportFigure, figures_of, planned_figures
+from pytest_llmeval.reporting.figures.catalogue import figures_of, planned_figures
 from pytest_llmeval.reporting.figures.image_files import svg_document, write_figure
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.writers.markdown import markdown_summary, write_markdown
 from tests.reporting.figures.drawn import drawn, metric, report_of_all, suite_on
 from tests.reporting.made_reports import report

@@ -38,8 +38,15 @@ from pytest_llmeval.scoring.paired_metrics import (
 from pytest_llmeval.scoring.statistics.paired_tests import mcnemar
 
 __all__ = [
-    *("Changes", "Direction", "FlippedTables", "SampleChange", "change_tables", "compared_metric", "flipped_tables"),
-    *("gate_tables", "gates_of_changes"),
+    "Changes",
+    "Direction",
+    "FlippedTables",
+    "SampleChange",
+    "change_tables",
+    "compared_metric",
+    "flipped_tables",
+    "gate_tables",
+    "gates_of_changes",
 ]
 
 Direction: TypeAlias = Literal["worse", "better", "same"]

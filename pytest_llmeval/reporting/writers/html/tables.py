@@ -42,8 +42,18 @@ from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    *("PageTable", "UnscoredReasons", "average_texts", "calibration_tables", "categories_tables", "environment_tables"),
-    *("price_tables", "printable_cells", "samples_address", "signed_difference", "suite_counts", "suite_tables"),
+    "PageTable",
+    "UnscoredReasons",
+    "average_texts",
+    "calibration_tables",
+    "categories_tables",
+    "environment_tables",
+    "price_tables",
+    "printable_cells",
+    "samples_address",
+    "signed_difference",
+    "suite_counts",
+    "suite_tables",
     "unscored_table",
 ]
 
