@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.figures import catalogue
+from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.writers.html import page as page_module
 from tests.reporting.html.conftest import unavailable
@@ -62,7 +63,7 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_figure_that_fails_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(figure: catalogue.ReportFigure) -> str:
+    def broken(figure: ReportFigure) -> str:
         if figure.name == "forest-accuracy":
             raise RuntimeError("no room")
         return catalogue.svg_text(figure)
