@@ -53,6 +53,8 @@ def _add_compare(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    from pytest_llmeval.gates.decide import decide_saved, read_verified
+
     check_no_input(options.output, [options.baseline, options.report])
     with without_collection():
         baseline, report = read_verified(options.baseline), read_verified(options.report)
@@ -98,6 +100,8 @@ def _add_gate(commands: Any) -> None:
 
 
 def _gate(options: argparse.Namespace) -> int:
+    from pytest_llmeval.gates.decide import decide_saved, read_verified
+
     if options.baseline is None and (used := _used_baseline_options(options)):
         options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
     inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
@@ -227,54 +231,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-<<<<<<< HEAD
 def _conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
-=======
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "gate",
-        help="decide gates on a saved report",
-        description="Decide gates on a saved report: those of --gate and --baseline; without either, those of its "
-        "own suites again. Nothing is run.",
-        epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if none was decided, or if the report has "
-        "problems; 2 for a usage error.",
-    )
-    parser.add_argument("report", type=Path, help="a report (.json)")
-    _add_option(
-        parser,
-        "--gate",
-        action="append",
-        type=_parsed_by("suites.format.gates_spec:GivenGate.parse"),
-        metavar="'SUITE: RULE'",
-        help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
-        "can be repeated",
-    )
-    _add_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
-    add_baseline_options(parser)
-    add_output_options(parser)
-    parser.set_defaults(run=run, wrong_call=parser.error)
-
-
-def run(options: argparse.Namespace) -> int:
-    from pytest_llmeval.gates.decide import decide_saved, read_verified
-
-    if options.baseline is None and (used := _used_baseline_options(options)):
-        options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
-    inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
-    check_no_input(options.output, inputs)
-    with without_collection():
-        report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
-        baseline = None if options.baseline is None else read_verified(options.baseline)
-        results = decide_saved(report, gate_options(options, compares=baseline is not None), baseline)
-    nothing = (
-        "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
-        "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
-    )
-    return conclude(report, results, options, nothing=nothing)
-
-
-def conclude(report: Report, results: Sequence[GateResult], options: argparse.Namespace, *, nothing: str) -> int:
->>>>>>> 084b908a (Gates: a saved report is decided where a session's is; subjects and verdicts say plainly what they do)
     """Write the results, in GitHub Actions also the job summary and annotations, and return the exit code.
 
     It is 1 if a gate failed, if the report is not that of a whole run (it has problems, or its run stopped early: no

@@ -40,7 +40,8 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     suite_of_baseline,
 )
-from pytest_llmeval.scoring.comparison.paired_metrics import (
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.paired_metrics import (
     PairedMetric,
     PairingError,
     counted,
@@ -48,7 +49,6 @@ from pytest_llmeval.scoring.comparison.paired_metrics import (
     pair_metric,
     pooled_over_suites,
 )
-from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
 from pytest_llmeval.text.names import plain_name

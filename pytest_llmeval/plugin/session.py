@@ -36,13 +36,8 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
-<<<<<<< HEAD:pytest_llmeval/plugin/session.py
     from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.terminal import Terminal
-=======
-    from pytest_llmeval.plugin.xdist.collected import Collected
-    from pytest_llmeval.reporting.terminal import Terminal
->>>>>>> 3f451b49 (Reporting: the terminal is one module, so are Markdown, hints beside the session's facts, forest plots, and merging with its checks):pytest_llmeval/plugin/finishing/session.py
 
 __all__ = ["LLMSession", "remember"]
 

@@ -26,7 +26,7 @@ from pytest_llmeval.reporting.figures.report_figure import (
 from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
 from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import number
-from pytest_llmeval.scoring.comparison.differences import Difference
+from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 
 __all__ = [

@@ -31,8 +31,7 @@ from pytest_llmeval.reporting.storage.atomic_write import atomic_path, atomic_wr
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.reporting.tables.samples import as_text
-from pytest_llmeval.scoring.metrics.definitions import shown_order
-from pytest_llmeval.scoring.metrics.metric_forms import metric_form
+from pytest_llmeval.scoring.metrics.definitions import metric_form, shown_order
 from pytest_llmeval.text.escaping import csv_text, encodable, printable
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
@@ -323,7 +322,7 @@ class LoadedReport:
         With ``metrics``, return each metric's mean over the samples among them that have a value of it. The order is
         the one asked for, or the report's; a mean of nothing is NaN. Raise ``ReportError`` as ``scores`` does, and if a
         mean would mean nothing: of several models if none is chosen, of a subject with scores of two metrics, or of one
-        metric that two suites define differently (see ``metric_forms.py``).
+        metric that two suites define differently (see ``definitions.py``).
         """
         models = self.report.model_names
         if model is None and len(models) > 1:
