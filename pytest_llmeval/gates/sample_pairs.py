@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES, Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import (
+    NEW_REPLIES,
+    UNKNOWN_REPLIES,
+    Record,
+    SuiteInfo,
+    records_without_texts,
+)
 from pytest_llmeval.reporting.report.report import (
     SCHEMA_VERSION,
     Group,
@@ -22,13 +28,11 @@ from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.paired_metrics import counted, listed
 from pytest_llmeval.text.redaction import hidden_arguments
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, Status
+from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED
 
 __all__ = [
     "JUDGED_METRIC",
-    "Kept",
     "Pairing",
-    "RecordPart",
     "Refusal",
     "SamplePairs",
     "Undecided",
@@ -97,78 +101,31 @@ class SamplePairs:
     num_unscored: int
 
 
-class Kept(ScoreLike, Protocol):
-    """A sample's score with its fingerprint, its cluster, and when it was asked: a record, or a part of one."""
+def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Record]]:
+    """Return the records of the groups, by sample id; ``needed`` are the names of the values to compare, by group.
 
-    @property
-    def fingerprint(self) -> str | None: ...
-
-    @property
-    def cluster(self) -> str | None: ...
-
-    @property
-    def asked_at(self) -> str | None: ...
-
-    @property
-    def has_reasoning(self) -> bool: ...
-
-    @property
-    def kept_as(self) -> str | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPart:
-    """The part of a record that a comparison keeps, with only those values that are compared."""
-
-    status: Status
-    values: Mapping[str, float]
-    fingerprint: str | None
-    cluster: str | None
-    asked_at: str | None = None
-    kept_as: str | None = None
-    not_measurable: Mapping[str, str] = field(default_factory=dict)
-    no_answer: bool = False
-    chance: float | None = None
-    has_reasoning: bool = False
-
-
-def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Kept]]:
-    """Return the records of the groups, by sample id; ``needed`` are the names of the values to keep, by group.
-
-    The report's records are read once, and need not be in memory. A record in memory is not copied, unless it has a
-    rating by people that is not compared.
+    The report's records are read once, and kept without their texts. Ratings by people are kept only if they are
+    needed.
     """
     compared = compared_models(report)
-    kept: dict[Group, dict[str, Kept]] = {group: {} for group in needed}
-    are_on_disk = isinstance(report.records, DiskRecords)
-    for record in report.records:
+    kept: dict[Group, dict[str, Record]] = {group: {} for group in needed}
+    records = records_without_texts(report.records) if isinstance(report.records, DiskRecords) else report.records
+    for record in records:
         group = group_of_record(record, compared)
         if group in kept:
-            is_part = are_on_disk or (HUMAN in record.values and HUMAN not in needed[group])
-            kept[group][record.id] = _part(record, needed[group]) if is_part else record
+            if HUMAN in record.values and HUMAN not in needed[group]:
+                values = {name: value for name, value in record.values.items() if name != HUMAN}
+                kept[group][record.id] = replace(record, values=values)
+            else:
+                kept[group][record.id] = record
     return kept
-
-
-def _part(record: Record, names: Collection[str]) -> RecordPart:
-    return RecordPart(
-        status=record.status,
-        values={name: record.values[name] for name in names if name in record.values},
-        fingerprint=record.fingerprint,
-        cluster=record.cluster,
-        asked_at=record.asked_at,
-        kept_as=record.kept_as,
-        not_measurable=record.not_measurable,
-        no_answer=record.no_answer,
-        chance=record.chance,
-        has_reasoning=record.has_reasoning,
-    )
 
 
 def pair_samples(
     before: SuiteReport,
     after: SuiteReport,
-    first: Mapping[str, Kept],
-    second: Mapping[str, Kept],
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
     pairing: Pairing,
 ) -> SamplePairs:
     """Pair the baseline's samples (``before``, ``first``) with this session's. Raise ``Refusal`` and ``Undecided``."""
@@ -213,7 +170,7 @@ def _hidden(info: SuiteInfo) -> list[str]:
     return [f"whether the judge's {' and '.join(names)} changed is not known: add shown={','.join(names)} to its name"]
 
 
-def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
+def _check_reasoning(first: Mapping[str, Record], *, splits: bool) -> None:
     """Raise ``Refusal`` where the baseline's replies hold reasoning, and only one side splits it off: two rulers."""
     if num_reasoned := sum(kept.has_reasoning for kept in first.values()):
         ways = ("was split off", "is not") if splits else ("was judged as a part of them", "is split off")
@@ -223,28 +180,25 @@ def _check_reasoning(first: Mapping[str, Kept], *, splits: bool) -> None:
         )
 
 
-def _has_other_label(before: Kept, after: Kept) -> bool:
+def _has_other_label(before: Record, after: Record) -> bool:
     """Tell whether people rated the sample anew; records hold ratings if a metric that needs them is compared."""
     labels = [kept.values.get(HUMAN) for kept in (before, after)]
     return None not in labels and labels[0] != labels[1]
 
 
 def pair_with_ties(
-    before: SuiteReport, after: SuiteReport, earlier: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
+    before: SuiteReport,
+    after: SuiteReport,
+    earlier: Mapping[str, Record],
+    second: Mapping[str, Record],
+    pairing: Pairing,
 ) -> SamplePairs:
     """Pair each score of a suite whose scorer compared replies with the baseline's with what a tie is worth.
 
     The baseline's own replies (``earlier``), compared with themselves, are ties. Raise ``Refusal`` and ``Undecided``.
     """
     first = {
-        sample_id: RecordPart(
-            status=kept.status,
-            values={**dict.fromkeys(kept.values, TIE), JUDGED_METRIC: TIE},
-            fingerprint=kept.fingerprint,
-            cluster=kept.cluster,
-            no_answer=kept.no_answer,
-            chance=kept.chance,
-        )
+        sample_id: replace(kept, values={**dict.fromkeys(kept.values, TIE), JUDGED_METRIC: TIE}, not_measurable={})
         for sample_id, kept in second.items()
     }
     all_count = pairing.compare == "all"
@@ -264,8 +218,8 @@ def pair_with_ties(
 
 def _pairs(
     scored: Sequence[str],
-    first: Mapping[str, Kept],
-    second: Mapping[str, Kept],
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
     notes: Sequence[str],
     num_unscored: int,
 ) -> SamplePairs:
@@ -286,8 +240,8 @@ def _pairs(
 
 def _without_own(
     scored: list[str],
-    first: Mapping[str, Kept],
-    second: Mapping[str, Kept],
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
     before: SuiteReport,
     after: SuiteReport,
     pairing: Pairing,
@@ -316,7 +270,7 @@ def _without_own(
     return [one for one in scored if one not in own], [f"{are} replies, from a store: left out"]
 
 
-def _may_be_same_replies(before: Kept, now: Kept) -> bool:
+def _may_be_same_replies(before: Record, now: Record) -> bool:
     """Return whether a sample of this run may be judged on the baseline's replies.
 
     Reports of schema 2 have only the time of the last reply, which is a judge's if one was asked.
@@ -372,8 +326,8 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
 
 def _selection(
     after: SuiteReport,
-    first: Mapping[str, Kept],
-    second: Mapping[str, Kept],
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
     pairing: Pairing,
     *,
     is_same: bool,
@@ -402,7 +356,7 @@ def _selection(
 
 
 def _selection_before(
-    before: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing
+    before: SuiteReport, first: Mapping[str, Record], second: Mapping[str, Record], pairing: Pairing
 ) -> Sequence[str]:
     """Return a note if the baseline has a part of the suite. Raise ``Undecided`` if this run has another part."""
     report, num_samples = pairing.reports[0], before.info.num_samples
@@ -431,7 +385,7 @@ def _selection_before(
     return [f"{found}; this run is the same one"]
 
 
-def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairing: Pairing) -> None:
+def _check_is_whole(first: Mapping[str, Record], second: Mapping[str, Record], pairing: Pairing) -> None:
     """Raise ``Undecided`` if the hand-written tests of an older report may be a selection, for example by ``--lf``.
 
     They are known to be whole if they have every sample of a run that is whole itself.
@@ -447,7 +401,7 @@ def _check_is_whole(first: Mapping[str, Kept], second: Mapping[str, Kept], pairi
 
 
 def _what_differs(
-    before: SuiteReport, after: SuiteReport, first: Mapping[str, Kept], second: Mapping[str, Kept]
+    before: SuiteReport, after: SuiteReport, first: Mapping[str, Record], second: Mapping[str, Record]
 ) -> str:
     """Return the message on a suite that differs from the baseline's: which parts of it, and which samples."""
     common = [sample_id for sample_id in second if sample_id in first]
@@ -517,9 +471,9 @@ def _is_whole(suite: SuiteReport) -> bool:
     return suite.info.num_samples is None or suite.summary.num_expected >= suite.info.num_samples
 
 
-def _agree(one: Kept, other: Kept) -> bool:
+def _agree(one: Record, other: Record) -> bool:
     return one.fingerprint is not None and one.fingerprint == other.fingerprint
 
 
-def _is_scored(record: Kept) -> bool:
+def _is_scored(record: Record) -> bool:
     return record.status != "unscored"

@@ -20,7 +20,6 @@ __all__ = [
     "ReportFigures",
     "figures_of",
     "planned_figures",
-    "svg_text",
 ]
 
 KINDS = ("forest", "differences", "agreement", "price", "reliability", "risk-coverage", "pass-at-k")
@@ -99,13 +98,6 @@ def planned_figures(
     from pytest_llmeval.reporting.figures.report_figure import Shown
 
     return _planned(Shown(report, tuple(dict.fromkeys(metrics))), kinds)
-
-
-def svg_text(figure: ReportFigure) -> str:
-    """Return one ``<svg …>…</svg>`` for a page; see ``image_files.svg_text``."""
-    from pytest_llmeval.reporting.figures import image_files
-
-    return image_files.svg_text(figure)
 
 
 def _check_available() -> None:

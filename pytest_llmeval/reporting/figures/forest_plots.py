@@ -25,7 +25,7 @@ from pytest_llmeval.reporting.figures.report_figure import (
 )
 from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
 from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
-from pytest_llmeval.reporting.tables.cells import number
+from pytest_llmeval.reporting.tables.cells import signed
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 
@@ -270,7 +270,7 @@ class _DifferenceRows:
             value, low, high = -value, None if high is None else -high, None if low is None else -low
         if low is None or high is None:
             low = high = None
-        text = _signed(value) if low is None or high is None else f"{_signed(value)} [{_signed(low)}, {_signed(high)}]"
+        text = signed(value) if low is None or high is None else f"{signed(value)} [{signed(low)}, {signed(high)}]"
         self.rows.setdefault(suite, []).append(Mark(series=series, value=value, low=low, high=high, text=text))
 
 
@@ -353,7 +353,3 @@ def _difference_figure(shown: Shown, metric: str, against: str, found: _Differen
         description=f"Paired differences with 95% intervals{more}: {listed(numbers)}. {side}.",
         figure=figure,
     )
-
-
-def _signed(value: float) -> str:
-    return f"+{number(value)}" if value > 0 else number(value)

@@ -16,6 +16,7 @@ __all__ = [
     "p_text",
     "rate_text",
     "short_number",
+    "signed",
     "with_interval",
 ]
 
@@ -86,6 +87,11 @@ def with_interval(value: float, ci_low: float | None, ci_high: float | None, *, 
     if is_short:
         return f"{number(value)} {short_number(ci_low)}–{short_number(ci_high)}"
     return f"{number(value)} [{number(ci_low)}, {number(ci_high)}]"
+
+
+def signed(value: float) -> str:
+    """Return ``number`` with a plus before values above 0."""
+    return f"+{number(value)}" if value > 0 else number(value)
 
 
 def p_text(p: float) -> str:

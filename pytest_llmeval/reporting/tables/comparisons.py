@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult
-from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number
+from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number, signed
 from pytest_llmeval.reporting.tables.suites import named
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -208,5 +208,4 @@ def flipped_table(flipped: Flipped) -> Table:
 
 
 def _flipped_row(side: str, one: FlippedSample) -> list[str]:
-    sign = "+" if one.difference > 0 else ""
-    return [side, printable(one.id), number(one.before), number(one.now), f"{sign}{number(one.difference)}"]
+    return [side, printable(one.id), number(one.before), number(one.now), signed(one.difference)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_llmeval.reporting.figures.catalogue import svg_text
+from pytest_llmeval.reporting.figures.image_files import svg_text
 from pytest_llmeval.reporting.report.report import Comparison, Report
 from tests.reporting.figures.drawn import (
     FIRST,

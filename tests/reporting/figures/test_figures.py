@@ -16,7 +16,8 @@ from matplotlib.colors import to_hex, to_rgba
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of, svg_text
+from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of
+from pytest_llmeval.reporting.figures.image_files import svg_text
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import PerSample, Report
 from pytest_llmeval.scoring.metrics.calibration import reliability

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from pytest_llmeval.reporting.figures.catalogue import svg_text
+from pytest_llmeval.reporting.figures.image_files import svg_text
 from pytest_llmeval.reporting.figures.price import Box, places_beside
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.figures.style import drawing

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.reporting.figures.catalogue import svg_text
-from pytest_llmeval.reporting.figures.image_files import ON_ANY_PAGE, svg_document
+from pytest_llmeval.reporting.figures.image_files import ON_ANY_PAGE, svg_document, svg_text
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure, label
 from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, colour_of
 from tests.properties import examples

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from pytest_llmeval.reporting.figures.catalogue import svg_text
-from pytest_llmeval.reporting.figures.image_files import svg_document, write_figure, write_pdf
+from pytest_llmeval.reporting.figures.image_files import svg_document, svg_text, write_figure, write_pdf
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure, label
 from pytest_llmeval.reporting.figures.style import Sheet, drawing
 from tests.properties import examples

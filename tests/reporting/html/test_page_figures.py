@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.figures import catalogue
+from pytest_llmeval.reporting.figures import catalogue, image_files
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.writers.html import page as page_module
@@ -63,12 +63,14 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_figure_that_fails_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = image_files.svg_text
+
     def broken(figure: ReportFigure) -> str:
         if figure.name == "forest-accuracy":
             raise RuntimeError("no room")
-        return catalogue.svg_text(figure)
+        return draw(figure)
 
-    monkeypatch.setattr(page_module, "svg_text", broken)
+    monkeypatch.setattr(image_files, "svg_text", broken)
     page = page_of(replace(of_suites("a", "b")), tmp_path)
     assert "figures that could not be drawn: forest-accuracy (" in page.text
     assert "no room" in page.text

@@ -20,7 +20,7 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, select_autoescape
 
-from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, ReportFigures, figures_of, svg_text
+from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, ReportFigures, figures_of
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.summaries import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
@@ -109,6 +109,8 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
     num_left_out = 0
 
     def draw(figures: ReportFigures, ending: str = "") -> None:
+        from pytest_llmeval.reporting.figures.image_files import svg_text  # needs matplotlib
+
         nonlocal num_left_out
         for figure in figures:
             try:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.records import Record
@@ -73,25 +73,9 @@ class PageTable(Table):
     links: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        table: Table,
-        title: str,
-        *,
-        notes: Sequence[str] = (),
-        tones: Sequence[str] = (),
-        is_folded: bool = False,
-        links: Mapping[int, Sequence[str]] = MappingProxyType({}),
-    ) -> PageTable:
-        """Return the table as a part of a page."""
-        return cls(
-            **{one.name: getattr(table, one.name) for one in fields(Table)},
-            title=title,
-            notes=notes,
-            tones=tones,
-            is_folded=is_folded,
-            links=links,
-        )
+    def of(cls, table: Table, title: str, **more: Any) -> PageTable:
+        """Return the table as a part of a page; ``more`` are this class's other fields."""
+        return cls(**{one.name: getattr(table, one.name) for one in fields(Table)}, title=title, **more)
 
 
 def printable_cells(*cells: str) -> list[str]:
