@@ -324,7 +324,7 @@ OPTIONS: tuple[Option, ...] = (
         name="report",
         kind="list",
         metavar="FILE",
-        parse=_imported("reporting.writers.report_paths:parse_target"),
+        parse=_imported("reporting.writers.formats:parse_target"),
         help=f"Write the report: metrics, and a record for every sample, as FILE{suffixes()}; in a folder, a "
         f"{folder_suffix()} file that is named after the model and the time. Can be given several times.",
     ),
@@ -358,7 +358,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="store_max_age",
         metavar="AGE",
-        parse=_imported("text.quantities:parse_age"),
+        parse=_imported("text.wording:parse_age"),
         help="Reuse replies of the store that are no older: 12h, 7d. Without it those of any age, but none of a model "
         "that may have changed behind its name (a hosted one, Python code).",
     ),

@@ -15,7 +15,7 @@ from sys import intern
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, holds_tags
-from pytest_llmeval.types import JSON, EngineUse, Score, ServerUse, Status, StoreFlaws
+from pytest_llmeval.types import JSON, EngineUse, ServerUse, Status, StoreFlaws
 
 __all__ = [
     "ANY_JSON_FIELDS",
@@ -96,19 +96,6 @@ class Record:
     served_by: tuple[Mapping[str, JSON], ...] = ()
     reasoning: str | None = None
     num_truncated: int = 0
-
-    @property
-    def score(self) -> Score:
-        """Return the record's score, as metrics are computed from it."""
-        return Score(
-            status=self.status,
-            answer=self.answer,
-            no_answer=self.no_answer,
-            values=self.values,
-            chance=self.chance,
-            reason=self.reason,
-            not_measurable=self.not_measurable,
-        )
 
     @property
     def has_reasoning(self) -> bool:

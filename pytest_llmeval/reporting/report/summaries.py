@@ -59,7 +59,7 @@ from pytest_llmeval.scoring.metrics.summary import (
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
-from pytest_llmeval.types import EngineUse, Score
+from pytest_llmeval.types import EngineUse
 
 __all__ = [
     "GroupRecords",
@@ -103,16 +103,16 @@ def summarize_suite(
     ``ValueError`` and others for values that no scorer of this package gives, unless ``has_metrics`` is False: then the
     records are counted, and nothing is computed from their values.
     """
-    scores, clusters = [record.score for record in records], given_clusters(records)
-    names = expanded(info.metrics, scores) if has_metrics else ()
+    clusters = given_clusters(records)
+    names = expanded(info.metrics, records) if has_metrics else ()
     categories = [record.category if has_metrics else None for record in records]
     limits = limits_of(info, names)
-    metrics = summarize(scores, names, clusters, info.interval, limits)
+    metrics = summarize(records, names, clusters, info.interval, limits)
     only, *others = {*categories} or {None}
     if only is not None and not others:
         parts = {only: metrics}  # all samples are of one category, whose numbers are those of the suite
     else:
-        parts = by_category(scores, categories, names, clusters, info.interval, limits)
+        parts = by_category(records, categories, names, clusters, info.interval, limits)
     by_name = records_by_category(records)
     answered = [record.model for record in records if record.model is not None]
     timed = [record for record in records if record.status != "unscored" and record.is_timed and record.seconds > 0]
@@ -124,7 +124,7 @@ def summarize_suite(
         num_skipped=num_skipped,
         models=tuple(dict.fromkeys(answered if model is None else (model, *answered))),
         engine=engine,
-        reliability=reliability(scores) if "ece" in names else None,
+        reliability=reliability(records) if "ece" in names else None,
         latency=percentiles([record.seconds for record in timed]),
         tokens_per_second=percentiles(
             [tokens / record.seconds for record in timed if (tokens := record.num_prompt_tokens + record.num_tokens)]
@@ -132,7 +132,7 @@ def summarize_suite(
         phases=_phases(records),
         num_priced=sum(record.cost is not None for record in records),
         per_sample=_per_sample([record for record in records if record.status != "unscored"]),
-        distributions=distributions(scores, metrics),
+        distributions=distributions(records, metrics),
     )
     return with_sums(found, records)
 
@@ -206,23 +206,23 @@ def compare_models(
         return
     from pytest_llmeval.scoring.paired_metrics import two_sided_p  # not what every session needs
 
-    scores = {model: {record.id: record.score for record in members} for model, members in records.items()}
+    by_id = {model: {record.id: record for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
     for second in models[1:]:
-        sides = scores.get(models[0], {}), scores.get(second, {})
+        sides = by_id.get(models[0], {}), by_id.get(second, {})
         differences = {}
         for name, found in compare(*sides, metrics, clusters or None).items():
             is_higher = definition(name, better).higher_is_better is not False
             p_value = two_sided_p(name, *sides, found, clusters or None, higher_is_better=is_higher)
             differences[name] = replace(found, p_value=p_value)
         if differences:
-            moved = dict(_moved(scores[models[0]], scores[second], differences, better))
+            moved = dict(_moved(*sides, differences, better))
             yield Comparison(suite=suite, first=models[0], second=second, differences=differences, movers=moved)
 
 
 def _moved(
-    first: Mapping[str, Score],
-    second: Mapping[str, Score],
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
     differences: Mapping[str, Difference],
     better: Mapping[str, str],
 ) -> Iterator[tuple[str, FlippedSamples]]:
@@ -232,9 +232,9 @@ def _moved(
             continue
         values = {
             id_: (before, now)
-            for id_, score in first.items()
+            for id_, record in first.items()
             if id_ in second
-            and (before := value_of(score, name)) is not None
+            and (before := value_of(record, name)) is not None
             and (now := value_of(second[id_], name)) is not None
         }
         sides = [one for one, _ in values.values()], [one for _, one in values.values()]
@@ -262,7 +262,6 @@ def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequenc
     forms = {name: _forms(name, suites) for name in names}
     unlike = {name: own for name, own in forms.items() if len(set(own.values())) > 1}
     alike = [name for name in names if name not in unlike]
-    scores = [[record.score for record in members] for members in records]
     clusters = [given_clusters(own) for own in records]
     by_having: dict[tuple[int, ...], list[str]] = {}
     limits: dict[str, tuple[float, float]] = {}
@@ -276,7 +275,7 @@ def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequenc
     for places, own in by_having.items():
         # A score is right or wrong also where its suite has no accuracy, as of pass@k: such suites are no part of it.
         in_clusters = [clusters[place] for place in places]
-        found |= micro_average([scores[place] for place in places], own, in_clusters, limits)
+        found |= micro_average([records[place] for place in places], own, in_clusters, limits)
     micro = {name: found[name] for name in alike if name in found}
     return Averages(model=model, macro=macro, micro=micro, unlike=unlike)
 
@@ -425,7 +424,7 @@ def _comparisons(
         metrics = tuple(dict.fromkeys(name for one in own.values() if one.info for name in one.info.metrics))
         with explained(f"the models of suite {suite!r} could not be compared"):
             better = {name: way for one in own.values() if one.info for name, way in one.info.better.items()}
-            names = expanded(metrics, [record.score for members in records.values() for record in members])
+            names = expanded(metrics, [record for members in records.values() for record in members])
             yield from list(compare_models(suite, records, order, names, better))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_llmeval.scoring.metrics.corpus_formulas import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.metrics.summary import (
     ALL_EQUAL,
     NO_LIMITS,
@@ -26,7 +27,6 @@ from pytest_llmeval.scoring.statistics.intervals import (
     wilson_limits,
     with_width,
 )
-from pytest_llmeval.types import Score
 
 __all__ = ["macro_average", "micro_average"]
 
@@ -62,7 +62,7 @@ def macro_average(parts: Iterable[Mapping[str, Metric]], limits: Limits = NO_LIM
 
 
 def micro_average(
-    suites: Iterable[Sequence[Score]],
+    suites: Iterable[Sequence[ScoreLike]],
     names: Sequence[str],
     clusters: Iterable[Sequence[str | None] | None] | None = None,
     limits: Limits = NO_LIMITS,

@@ -15,8 +15,9 @@ from operator import sub
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, Ingredients, Sums
+from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile, wilson_limits
-from pytest_llmeval.types import Score, Status
+from pytest_llmeval.types import Status
 
 __all__ = [
     "CALIBRATION",
@@ -89,7 +90,7 @@ def calibration_values(
     return {**values, "nll": nll} if math.isfinite(nll) else values
 
 
-def reliability(scores: Iterable[Score]) -> tuple[ReliabilityBin, ...] | None:
+def reliability(scores: Iterable[ScoreLike]) -> tuple[ReliabilityBin, ...] | None:
     """Return the reliability diagram (A. Niculescu-Mizil and R. Caruana, 2005) of the likeliest options, as
     ``NUM_BINS`` bins.
 

@@ -121,7 +121,7 @@ def _explained(metric: Metric) -> Metric:
     return replace(metric, no_interval=why)
 
 
-def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
+def names_in(scores: Iterable[ScoreLike]) -> tuple[str, ...]:
     """Return names of the metrics that scores of any origin carry: known ones first, in their order, then others by
     name.
 
@@ -137,7 +137,7 @@ def names_in(scores: Iterable[Score]) -> tuple[str, ...]:
     return tuple(sorted(found - ingredients_among(found), key=shown_order))
 
 
-def expanded(names: Sequence[str], scores: Sequence[Score]) -> tuple[str, ...]:
+def expanded(names: Sequence[str], scores: Sequence[ScoreLike]) -> tuple[str, ...]:
     """Return the names with those of the scores in place of what stands for names that are not known in advance.
 
     ``b.*`` are all that begin with ``b.``, those of a scorer ``b`` that names none; ``*`` are all that begin with no
@@ -495,7 +495,7 @@ class Distribution:
         return cls(n=found.n, mean=found.mean, sd=sd, min=low, p50=found.p50, p95=found.p95, max=high)
 
 
-def distributions(scores: Sequence[Score], metrics: Mapping[str, Metric]) -> dict[str, Distribution]:
+def distributions(scores: Sequence[ScoreLike], metrics: Mapping[str, Metric]) -> dict[str, Distribution]:
     """Return the distribution of each of the metrics that is a mean over samples, over the scores that carry it."""
     found = {}
     for name, metric in metrics.items():

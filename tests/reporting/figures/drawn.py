@@ -98,7 +98,7 @@ def report_of_all(name: str = "capitals", first: str = FIRST, second: str = SECO
                     accuracy=metric(0.7 - place / 10, 0.55 - place / 10, 0.82 - place / 10),
                     ece=metric(0.11, 0.05, 0.3, kind="corpus"),
                 ),
-                reliability=reliability([one.score for one in own]),
+                reliability=reliability(own),
             )
         )
         suites.append(

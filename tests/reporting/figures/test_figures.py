@@ -225,7 +225,7 @@ def test_risk_over_coverage_by_hand(whole: Report) -> None:
 
 def test_risk_over_coverage_of_one_model_and_of_clusters() -> None:
     records = confident("a", "gpt2")
-    suite = replace(suite_report("a"), reliability=reliability([one.score for one in records]))
+    suite = replace(suite_report("a"), reliability=reliability(records))
     unscored = replace(records[0], id="lost", status="unscored")
     (figure,) = drawn(report([suite], [*records, unscored, replace(records[0], id="no", values={})]), "risk-coverage")
     assert "n 8" in figure.description
@@ -246,14 +246,14 @@ def test_risk_over_coverage_of_one_model_and_of_clusters() -> None:
 )
 def test_risk_is_said_at_the_coverage_that_it_has(confidences: Sequence[float], said: Sequence[str]) -> None:
     records = confident("a", "gpt2", [(confidence, float(place % 2)) for place, confidence in enumerate(confidences)])
-    suite = replace(suite_report("a"), reliability=reliability([one.score for one in records]))
+    suite = replace(suite_report("a"), reliability=reliability(records))
     (figure,) = drawn(report([suite], records), "risk-coverage")
     assert re.findall(r"risk at (\S+) ", figure.description) == said
 
 
 def test_a_long_curve_is_thinned() -> None:
     records = confident("a", "gpt2", [(place / 5000, float(place % 3 > 0)) for place in range(1, 5001)])
-    suite = replace(suite_report("a"), reliability=reliability([one.score for one in records]))
+    suite = replace(suite_report("a"), reliability=reliability(records))
     (figure,) = drawn(report([suite], records), "risk-coverage")
     ((coverages, _),) = lines_of(figure, "curve")
     assert 300 < len(coverages) <= 402
@@ -344,10 +344,7 @@ def test_an_axis_shows_how_large_a_difference_is() -> None:
 
 def test_names_are_safe_and_unique() -> None:
     names = ["Ünïcode/../x", "unicode x", "中文", "日本", "a" * 300, "a" * 299 + "b", "CON", ""]
-    suites = [
-        replace(suite_report(name), reliability=reliability([one.score for one in confident(name, "m")]))
-        for name in names
-    ]
+    suites = [replace(suite_report(name), reliability=reliability(confident(name, "m"))) for name in names]
     found = [figure.name for figure in drawn(report(suites, []), "reliability")]
     assert len(set(found)) == len(names)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") and len(name) <= 70 for name in found)

@@ -94,7 +94,7 @@ class Changes:
         """Remember the record's value if others are compared with it."""
         if self._first_models.get(record.suite) == record.model:
             for name in self._names.get(record.suite, ()):
-                if (value := value_of(record.score, name)) is not None:
+                if (value := value_of(record, name)) is not None:
                     self._first.setdefault((record.suite, name), {})[record.id] = value
 
     def of(self, record: Record) -> SampleChange | None:
@@ -109,7 +109,7 @@ class Changes:
         if compared is None:
             return None
         metric, is_higher = compared
-        now, before = value_of(record.score, metric), self._first.get((record.suite, metric), {}).get(record.id)
+        now, before = value_of(record, metric), self._first.get((record.suite, metric), {}).get(record.id)
         if now is None or before is None:
             return None
         if abs(now - before) <= LEAST_CHANGE:
