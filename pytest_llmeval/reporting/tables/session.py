@@ -24,7 +24,7 @@ from pytest_llmeval.reporting.report.report import (
 from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scorers.letter import option_labels
-from pytest_llmeval.scorers.reading.stated_label import LabelStyle, stated_label
+from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.text.wording import time_text
