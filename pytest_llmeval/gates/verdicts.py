@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.reporting.tables.cells import number
 from pytest_llmeval.scoring.paired_metrics import PairedMetric
+from pytest_llmeval.text.wording import counted
 
 __all__ = [
     "fails",
@@ -81,9 +82,8 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
     clusters = "" if found.num_clusters is None else f" in {found.num_clusters:,} clusters"
     parts = [f"{_effect(found)}, n {found.n:,}{clusters}", f"p {_p_value(p)}{of_family}"]
     if flipped_to is not None:
-        samples = "sample" if found.num_worse == 1 else "samples"
         worse, better = flipped_to
-        parts.append(f"{found.num_worse:,} {samples} became {worse} and {found.num_better:,} {better}")
+        parts.append(f"{counted(found.num_worse, 'sample')} became {worse} and {found.num_better:,} {better}")
     clauses = [", ".join(parts), *_verdict(found, largest_drop)]
     if found.smallest_drop is not None:
         clauses.append(f"a drop of {_size(found.smallest_drop)} would be found (90% power)")

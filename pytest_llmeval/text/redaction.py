@@ -43,18 +43,18 @@ _SPACES = re.compile(r"[ \t\r\n\u2028\u2029]+")
 
 # Names
 
-_OF_KEYS = r"(?:api|access|account|private|signing|encryption|secret|auth|subscription)[-_]?key|credentials?"
-_OF_PASSWORDS = r"passw(?:or)?d|passphrase|secret|pwd|pw"
+_KEY_NAMES = r"(?:api|access|account|private|signing|encryption|secret|auth|subscription)[-_]?key|credentials?"
+_PASSWORD_NAMES = r"passw(?:or)?d|passphrase|secret|pwd|pw"
 _SECRET_WORD = re.compile(
     r"auth|authorization|cookie|credentials?|dsn|jwt|key|pass|pat|pw|pwd|sig|signature|webhook|"
     r".*(?:passwords?|passwd|passphrases?|secrets?|token)"
 )
-_SEVERAL_KEYS = re.compile(rf"(?:{_OF_KEYS})s?(?![a-z])")
-_SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_OF_PASSWORDS}")
-_SAYS_KEY = re.compile(rf"(?i)token|{_OF_KEYS}")
+_SEVERAL_KEYS = re.compile(rf"(?:{_KEY_NAMES})s?(?![a-z])")
+_SAYS_PASSWORD = re.compile(rf"(?i)pass(?![a-z])|{_PASSWORD_NAMES}")
+_SAYS_KEY = re.compile(rf"(?i)token|{_KEY_NAMES}")
 _SAYS_LOGIN = re.compile(r"(?:(?:^|[^A-Za-z])(?i:auth)|[a-z]Auth|(?i:authorization|credentials?))$")
 _CLEAR_NAME = re.compile(
-    rf"(?i)(?:.*[-_.])?[a-z0-9]{{0,20}}(?:{_OF_KEYS}|{_OF_PASSWORDS}|shared[-_]?access[-_]?signature|"
+    rf"(?i)(?:.*[-_.])?[a-z0-9]{{0,20}}(?:{_KEY_NAMES}|{_PASSWORD_NAMES}|shared[-_]?access[-_]?signature|"
     r"(?:access|auth|bearer|refresh|session|security|api|bot|hf|hub|github|gitlab|slack|csrf|id)[-_]?token|"
     r"authorization)[0-9]{0,2}"
 )
@@ -69,7 +69,7 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def hides_value_of(name: str) -> bool:
-    """Return whether all behind this name is secret; ``key``, ``token`` or ``auth`` alone say too little."""
+    """Return whether every value of this name is secret; ``key``, ``token`` or ``auth`` alone say too little."""
     return _CLEAR_NAME.fullmatch(name) is not None
 
 
@@ -103,7 +103,7 @@ _METHOD = (
     r"account|session|sha|signature|sigv|spnego|sso|ssh|ssl|strict|supabase|tls|token|trust|user|web|webauthn|workload|x"
 )
 _METHODS = re.compile(rf"(?i)(?:{_METHOD})(?:[-_/:, ]?(?:{_METHOD}|[0-9]{{1,3}}(?![0-9])))*")
-"""Ways of logging in, which a variable ``…_AUTH`` names where it holds no secret."""
+"""Matches ways of logging in, which a variable ``…_AUTH`` names if it holds no secret."""
 _HOST_OR_FILE = re.compile(r"(?:[\w/-]*\.[\w.-]+|localhost)(?::[0-9]{1,5})?")
 
 _REMEMBERED: set[str] = set()
@@ -116,9 +116,9 @@ models, in the ``llmeval`` command, in a notebook), and what is a secret in one 
 def is_secret_value(value: str, name: str = "") -> bool:
     """Return whether the value of a variable or argument ``name`` is a secret, to be hidden wherever it stands.
 
-    Numbers, placeholders, paths, addresses and what has fewer than 6 characters are none. Words and names of things are
-    one only where ``name`` is that of a password, or that of a key and they have 8 characters, or that of a login and
-    they are 8 characters that name no method of logging in, no host and no file.
+    Numbers, placeholders, paths, addresses and texts of fewer than 6 characters are no secrets. Ordinary words and
+    names are secrets only if ``name`` is a password's, or if they have 8 characters and ``name`` is a key's, or a
+    login's and they are no method of logging in, no host and no file.
     """
     text = value.strip()
     if len(text) < _SHORTEST or _PLACEHOLDER.fullmatch(text) or _NUMBER.fullmatch(text) or _is_path(text):
@@ -159,7 +159,7 @@ def remember(value: str) -> None:
 
 
 _LIST = re.compile(r"[^\s,;\"'{}\[\]]+(?:[,;\s]+[^\s,;\"'{}\[\]]+)+[,;\s]*")
-"""Several keys in one variable, of which a message shows one; JSON is none."""
+"""Matches several keys in one variable, of which a message may show one; it does not match JSON."""
 _LOGIN = re.compile(r"\s*[^\s:]+[:\s]\s*(\S+)\s*")
 """``USER:PASSWORD``, or ``basic SECRET``, of which a message may show the second alone."""
 
@@ -241,7 +241,7 @@ _ENCODED_USER_INFO = (
     r"(?:(?:(?!%(?P=level)(?:2F|3A|40))[^\s/@:'\"<>&]){0,100}%(?P=level)3A(?![0-9]{1,5}(?:%(?P=level)2F|/))"
     r"(?:(?!%(?P=level)40)[^\s@'\"<>&]){0,400}|(?:(?!%(?P=level)(?:2F|40))[^\s/@'\"<>&]){1,400})%(?P=level)40"
 )
-"""The same in an address that stands in another one."""
+"""Matches a user and a password in an address that is percent-encoded inside another one."""
 _FORMS = (
     (
         r"(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z0-9 ]*KEY[A-Z ]*-----|\Z)",
@@ -289,7 +289,7 @@ _LIKE_CODE = re.compile(r"[^\W\d]+(?:[-.][^\W\d]+)*|\W+")
 
 
 def hide_forms(text: str) -> str:
-    """Return ``text`` without what is a secret by its form, or by the name before it."""
+    """Return ``text`` without secrets that are known by their form, or by the name before them."""
     for form, kept in _COMPILED:
         text = form.sub(kept, text)
     parts, end = [], 0

@@ -15,6 +15,7 @@ from pytest_llmeval.text.redaction import redact
 __all__ = [
     "Amount",
     "Keys",
+    "counted",
     "describe",
     "dotted",
     "expected_one_of",
@@ -65,6 +66,11 @@ def describe(value: object) -> str:
         keys = ", ".join(quoted(str(key)) for key in list(value)[:3])
         return "an empty mapping" if not value else f"a mapping with the keys {keys}{', …' if len(value) > 3 else ''}"
     return getattr(value, "described", None) or f"a {type(value).__name__}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 sample`` or ``1,200 samples``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def dotted(keys: Keys) -> str:

@@ -134,7 +134,7 @@ def _draw_rows(axes: Axes, rows: Sequence[MarkRow]) -> None:
         y += _GAP
 
 
-_OF_AGREEMENT = {
+_AGREEMENT_LABELS = {
     "judge.agreement": "agreement with people",
     "judge.kappa": "kappa with people",
     "judge.sensitivity": "sensitivity",
@@ -187,7 +187,7 @@ def _metrics_of_agreement(suites: Sequence[SuiteReport]) -> dict[str, str]:
     """Return the metrics of agreement that the suites have, also of each of several judges."""
     found = {}
     for name in dict.fromkeys(name for suite in suites for name in suite.summary.metrics):
-        for base, text in _OF_AGREEMENT.items():
+        for base, text in _AGREEMENT_LABELS.items():
             if name == base:
                 found[name] = text
             elif name.endswith(f".{base}"):  # a metric of one of several scorers

@@ -13,6 +13,7 @@ from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.paired_metrics import USUALLY_KEPT, FlippedSample, FlippedSamples
 from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.wording import counted
 
 __all__ = [
     "MAX_FAILED",
@@ -193,8 +194,7 @@ def compared_flips(comparisons: Sequence[Comparison], names: Mapping[str, str]) 
 def flipped_heading(flipped: Flipped) -> str:
     """Return ``sums: accuracy vs baseline: 3 samples worse, 1 better, 96 the same``, made ``printable``."""
     found = flipped.samples
-    samples = "sample" if found.num_worse == 1 else "samples"
-    counts = f"{found.num_worse:,} {samples} worse, {found.num_better:,} better, {found.num_same:,} the same"
+    counts = f"{counted(found.num_worse, 'sample')} worse, {found.num_better:,} better, {found.num_same:,} the same"
     return printable(f"{flipped.what}: {counts}")
 
 

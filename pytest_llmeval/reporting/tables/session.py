@@ -27,7 +27,7 @@ from pytest_llmeval.scorers.letter import option_labels
 from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.text.escaping import printable, shortened
-from pytest_llmeval.text.wording import time_text
+from pytest_llmeval.text.wording import counted, time_text
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
 __all__ = [
@@ -84,7 +84,7 @@ def speed_texts(report: Report) -> Iterator[str]:
     if not num_samples or not num_tokens or seconds <= 0:
         return
     yield (
-        f"{num_samples:,} sample{'' if num_samples == 1 else 's'}, "
+        f"{counted(num_samples, 'sample')}, "
         f"{num_prompt_tokens:,} prompt tokens and {num_tokens:,} scored or generated, "
         f"in {seconds:.1f} s {whose}: {num_samples / seconds:,.1f} samples/s, "
         f"{(num_prompt_tokens + num_tokens) / seconds:,.0f} tokens/s"
@@ -230,7 +230,7 @@ def server_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
             continue
         role = f"{printable(str(model['role']))} " if "role" in model else ""
         name = f"{role}{printable(str(model['name']))}: " if role or len(models) > 1 else ""
-        requests = f"{name}{use.num_requests:,} request{'' if use.num_requests == 1 else 's'}"
+        requests = f"{name}{counted(use.num_requests, 'request')}"
         parts = [
             f"{requests} to the server",
             f"{use.num_prompt_tokens:,} prompt tokens and {use.num_tokens:,} generated as it counts them",

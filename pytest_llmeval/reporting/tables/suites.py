@@ -14,7 +14,7 @@ from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.names import short_names
-from pytest_llmeval.text.wording import time_text
+from pytest_llmeval.text.wording import counted, time_text
 
 __all__ = [
     "USUAL",
@@ -260,7 +260,7 @@ def _not_measurable(not_measurable: Mapping[str, Mapping[str, int]]) -> Iterator
 def _judged_text(suite: SuiteReport) -> str:
     """Say who judged a suite's replies, and what that took."""
     count, tokens = suite.num_judge_requests, suite.num_judge_tokens
-    used = [f"{count:,} request{'' if count == 1 else 's'}", *([f"{tokens:,} tokens"] if tokens else [])]
+    used = [counted(count, "request"), *([f"{tokens:,} tokens"] if tokens else [])]
     return f"judged by {'; '.join(suite.info.judged_by)}: {', '.join(used)}, {time_text(suite.judge_seconds)}"
 
 

@@ -31,6 +31,7 @@ from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
+from pytest_llmeval.text.wording import counted
 
 __all__ = ["GENERATOR", "Headline", "headline", "problem_texts", "write_html"]
 
@@ -216,25 +217,25 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
     parts, tone = [], ""
     skipped = f", {outcomes['skipped']:,} skipped" if outcomes["skipped"] else ""
     if outcomes["failed"]:
-        parts.append(f"{outcomes['failed']:,} of {_counted(len(report.gates), 'gate')} failed{skipped}")
+        parts.append(f"{outcomes['failed']:,} of {counted(len(report.gates), 'gate')} failed{skipped}")
         tone = "bad"
     elif outcomes["passed"]:
-        parts.append(f"{_counted(outcomes['passed'], 'gate')} passed{skipped}")
+        parts.append(f"{counted(outcomes['passed'], 'gate')} passed{skipped}")
         tone = "good"
     elif report.gates:
-        parts.append(f"{_counted(len(report.gates), 'gate')} skipped")
+        parts.append(f"{counted(len(report.gates), 'gate')} skipped")
     if report.stopped:
         parts.append("stopped early")
         tone = "bad"
     if num_unscored:
         expected = sum(suite.summary.num_expected for suite in report.suites)
-        parts.append(f"{num_unscored:,} of {_counted(expected, 'sample')} could not be scored")
+        parts.append(f"{num_unscored:,} of {counted(expected, 'sample')} could not be scored")
         tone = "bad"
     if report.num_failed_tests:
-        parts.append(f"{_counted(report.num_failed_tests, 'test')} failed beside the samples")
+        parts.append(f"{counted(report.num_failed_tests, 'test')} failed beside the samples")
         tone = "bad"
     if report.problems:
-        parts.append(_counted(len(report.problems), "problem"))
+        parts.append(counted(len(report.problems), "problem"))
         tone = "bad"
     if report.exit_code != 0 and tone != "bad":
         parts.append(f"the run failed with exit code {report.exit_code}")
@@ -242,7 +243,7 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
     text = "; ".join(parts) or "no gates: nothing was decided"
     num_samples = sum(suite.summary.num_scored for suite in report.suites)
     facts = [
-        f"{_counted(num_samples, 'sample')} scored in {_counted(len(report.suite_names), 'suite')}",
+        f"{counted(num_samples, 'sample')} scored in {counted(len(report.suite_names), 'suite')}",
         f"started {report.created}",
         f"took {report.seconds:,.1f} s",
         f"exit code {report.exit_code}",
@@ -257,10 +258,6 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
         failed=[printable(line) for line in lines],
         facts=[printable(fact) for fact in facts],
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def problem_texts(report: Report) -> Iterator[str]:
