@@ -89,22 +89,22 @@ def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> 
     is_urgent = False
     for line in session_lines(report, width=width):
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
-        _write(terminal, line, width, {"red": True} if is_urgent else {})
+        _write_line(terminal, line, width, {"red": True} if is_urgent else {})
     write_paths(terminal, paths)
 
 
 def write_main_numbers(terminal: Terminal, report: Report) -> None:
     """Write one line, for sessions without a summary."""
-    _write(terminal, main_numbers(report), screen_width(), {})
+    _write_line(terminal, main_numbers(report), screen_width(), {})
 
 
 def write_paths(terminal: Terminal, paths: Sequence[Path]) -> None:
     """Write where the report is; the page comes last, where a reader's eye and a terminal's link are."""
     for path in sorted(paths, key=lambda path: path.suffix.lower() == ".html"):
-        _write(terminal, f"report: {printable(str(path))}", screen_width(), {})
+        _write_line(terminal, f"report: {printable(str(path))}", screen_width(), {})
 
 
-def _write(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:
+def _write_line(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:
     """Write a line in its colours. A terminal breaks a line that is too long inside a word; a log does not break it."""
     safe = without_commands(line)
     spans = line.spans if isinstance(line, Toned) else ()
@@ -146,7 +146,7 @@ class Progress:
 
 def loading_text(model: str, elapsed_s: float, width: int) -> str:
     """Return what the line says while a model loads, for ``elapsed_s`` seconds by now, in at most ``width`` columns."""
-    name = _shown(model)
+    name = _model_text(model)
     return _fitted([f"loading {name}: {time_text(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"], width)
 
 
@@ -155,13 +155,13 @@ def progress_text(progress: Progress, width: int, *, with_bar: bool = False) -> 
 
     Samples per second and the time left are known from the first answer on. ``with_bar``: begin with a progress bar.
     """
-    name = _shown(progress.model)
+    name = _model_text(progress.model)
     bar = f"{_bar(progress.num_done, progress.num_total)} " if with_bar else ""
     parts = [f"{bar}{name}: {progress.num_done:,}/{progress.num_total:,} samples"]
     if progress.num_done and progress.elapsed_s > 0:
         rate = progress.num_done / progress.elapsed_s
         left_s = max(progress.num_total - progress.num_done, 0) / rate
-        parts += [f", {_rate(rate)}", f", {time_text(left_s)} left"]
+        parts += [f", {_speed_text(rate)}", f", {time_text(left_s)} left"]
     parts += [f", {text}" for text in progress.background]
     return _fitted(parts, width)
 
@@ -178,7 +178,7 @@ def background_texts(num_in_flight: int, use: ServerUse | None) -> list[str]:
     return texts
 
 
-def _shown(model: str) -> str:
+def _model_text(model: str) -> str:
     return first_line(printable(model), limit=_MAX_NAME) or "the model"
 
 
@@ -187,7 +187,7 @@ def _bar(num_done: int, num_total: int) -> str:
     return f"[{'#' * num_filled}{'.' * (_BAR_COLUMNS - num_filled)}]"
 
 
-def _rate(per_second: float) -> str:
+def _speed_text(per_second: float) -> str:
     """Return samples per second with three digits, or samples per minute if one takes many seconds."""
     if per_second < 0.1:
         return f"{60 * per_second:.2g} samples/min"
@@ -267,7 +267,7 @@ def prompt_lines(question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "
             yield from (opening + printable(request.text, keep="\n") + closing).split("\n")
             return  # nothing is expected of a text that is scored whole, or embedded
         context = request.prompt if isinstance(request, GenerateRequest) else request.context
-        first, scored = context != shown, f"{opening}{_scored(request)}{closing}"
+        first, scored = context != shown, f"{opening}{_scored_part(request)}{closing}"
         shown = context
         marker = " *" if place in right and len(question.requests) > 1 else ""
         if not first:
@@ -316,7 +316,7 @@ def judge_lines(
                 yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
 
 
-def _scored(request: LoglikelihoodRequest | GenerateRequest) -> str:
+def _scored_part(request: LoglikelihoodRequest | GenerateRequest) -> str:
     if isinstance(request, GenerateRequest):
         stop = f", stop {list(request.stop)!r}" if request.stop else ""
         return f"reply of up to {request.max_tokens} tokens{stop}"

@@ -139,11 +139,11 @@ def pass_at_k_figures(shown: Shown) -> Iterator[PlannedFigure]:
             if len(_passes(suite).get("@", {})) > 1 or len(found) > 1
         ]
         if lines:
-            drawer = partial(_several_replies, shown, suite_name, lines)
+            drawer = partial(_draw_passes, shown, suite_name, lines)
             yield PlannedFigure(shown.names.new("pass-at-k", suite_name), drawer)
 
 
-def _several_replies(shown: Shown, suite_name: str, lines: Sequence[_Line], name: str) -> ReportFigure:
+def _draw_passes(shown: Shown, suite_name: str, lines: Sequence[_Line], name: str) -> ReportFigure:
     with drawing():
         figure = _pass_figure(shown, lines)
     texts = [
@@ -243,16 +243,18 @@ def reliability_figures(shown: Shown) -> Iterator[PlannedFigure]:
     """
     for suite_name, suites in shown.by_name():
         if members := [suite for suite in suites if _bins(suite)]:
-            drawer = partial(_diagrams, shown, suite_name, members)
+            drawer = partial(_draw_diagrams, shown, suite_name, members)
             yield PlannedFigure(shown.names.new("reliability", suite_name), drawer)
 
 
-def _diagrams(shown: Shown, suite_name: str, members: Sequence[SuiteReport], name: str) -> ReportFigure:
+def _draw_diagrams(shown: Shown, suite_name: str, members: Sequence[SuiteReport], name: str) -> ReportFigure:
     kept = members[:_MAX_PANELS]
     more = f" (the first {len(kept)} of {len(members)} models)" if len(kept) < len(members) else ""
     with drawing():
         figure = _panels(shown, kept)
-    texts = [", ".join(filter(None, (_model(shown, suite), _ece(suite), f"n {_count(suite):,}"))) for suite in kept]
+    texts = [
+        ", ".join(filter(None, (_model(shown, suite), _ece(suite), f"n {_num_binned(suite):,}"))) for suite in kept
+    ]
     return ReportFigure(
         kind="reliability",
         name=name,
@@ -281,7 +283,7 @@ def _ece(suite: SuiteReport) -> str:
     return "" if metric is None or finite(metric.value) is None else f"ECE {metric_text(metric)}"
 
 
-def _count(suite: SuiteReport) -> int:
+def _num_binned(suite: SuiteReport) -> int:
     return sum(one.n for one, _, _ in _bins(suite))
 
 
@@ -298,7 +300,7 @@ def _panels(shown: Shown, suites: Sequence[SuiteReport]) -> Figure:
         counts = sheet.axes(left, top + _SIDE + _GAP, _SIDE, _COUNTS)
         _draw_diagram(axes, suite, is_first=place % columns == 0)
         _draw_counts(counts, suite, is_first=place % columns == 0)
-        said = "\n".join(filter(None, (_model(shown, suite), _ece(suite) or f"n {_count(suite):,}")))
+        said = "\n".join(filter(None, (_model(shown, suite), _ece(suite) or f"n {_num_binned(suite):,}")))
         axes.set_title(said, loc="left", fontsize=SIZE, color=INK, pad=5)
     return sheet.figure
 

@@ -188,7 +188,7 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any], keys: Iterable[
     for key in keys:
         first, second = one.get(key), other.get(key)
         if first != second:
-            return f"{key} is {_shown(first)} and {_shown(second)}"
+            return f"{key} is {_shortened_value(first)} and {_shortened_value(second)}"
     return ""
 
 
@@ -197,7 +197,7 @@ def _differing_parts(one: SuiteInfo, other: SuiteInfo) -> str:
     return ", ".join(sorted(name for name in names if one.fingerprint_parts[name] != other.fingerprint_parts[name]))
 
 
-def _shown(value: object) -> str:
+def _shortened_value(value: object) -> str:
     """Shorten a value for a message; of a hash the beginning is shown."""
     text = "none" if value is None else " and ".join(value) or "none" if isinstance(value, tuple) else str(value)
     if len(text) <= _MAX_SHOWN:
@@ -316,7 +316,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     check_models(parts)
     check_suites(parts)
     check_definitions(parts)
-    parts = _in_order(parts)
+    parts = _sorted_parts(parts)
     reports = [report for _, report in parts]
     options = _merged_options(reports, shards)
     compared = compared_models(replace(reports[0], options=options))
@@ -335,7 +335,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
-        environment=_common([report.environment for report in reports]),
+        environment=_common_values([report.environment for report in reports]),
         models=models,
         judges=judges,
         options=options,
@@ -354,7 +354,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     return replace(merged, exit_code=_exit_code(merged, reports))
 
 
-def _in_order(parts: Sequence[NamedReport]) -> list[NamedReport]:
+def _sorted_parts(parts: Sequence[NamedReport]) -> list[NamedReport]:
     """Sort by shard, then by the time of the start, then by the first record, whatever the order of the call."""
 
     def place(part: NamedReport) -> tuple[int, str, tuple[str, str, str]]:
@@ -416,7 +416,7 @@ def _merged_models(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
             by_name.setdefault(str(model.get("name")), []).append(model)
     for members in by_name.values():
         devices = dict.fromkeys(str(model["device"]) for model in members if model.get("device"))
-        yield _with_uses({**_common(members), "device": ", ".join(devices) or None}, members)
+        yield _with_uses({**_common_values(members), "device": ", ".join(devices) or None}, members)
 
 
 def _with_uses(merged: dict[str, JSON], members: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
@@ -431,7 +431,7 @@ def _merged_judges(reports: Iterable[Report]) -> Iterator[Mapping[str, JSON]]:
         for judge in report.judges:
             by_name.setdefault((str(judge.get("role")), str(judge.get("name"))), []).append(judge)
     for members in by_name.values():
-        yield _with_uses(_common(members), members)
+        yield _with_uses(_common_values(members), members)
 
 
 def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[str, JSON]:
@@ -439,7 +439,7 @@ def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[st
 
     The models are one list: the first part's, in its order, then what others were asked for besides.
     """
-    options = _common(
+    options = _common_values(
         [{name: value for name, value in report.options.items() if name != "shard"} for report in reports]
     )
     asked = [asked_models(report) for report in reports if report.models] or [asked_models(reports[0])]
@@ -471,13 +471,13 @@ def _merged_names(parts: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | 
     return tuple(sorted({name for names in known for name in names})) if known else None
 
 
-def _common(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
+def _common_values(mappings: Sequence[Mapping[str, Any]]) -> dict[str, JSON]:
     """Return what the mappings share; a value that differs becomes a list of all. Inner mappings are merged too."""
     merged: dict[str, JSON] = {}
     for key in dict.fromkeys(key for mapping in mappings for key in mapping):
         values = [mapping.get(key) for mapping in mappings]
         if all(isinstance(value, Mapping) for value in values):
-            merged[key] = _common([value for value in values if isinstance(value, Mapping)])
+            merged[key] = _common_values([value for value in values if isinstance(value, Mapping)])
         elif all(value == values[0] for value in values):
             merged[key] = values[0]
         else:

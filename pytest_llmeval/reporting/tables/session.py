@@ -113,7 +113,7 @@ def latency_texts(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> It
     Of one suite there are its percentiles, and those of its tokens/s. Percentiles of several suites cannot be averaged:
     there is the mean over all samples, and the smallest and largest p95 of a suite. ``latency_table`` has them all.
     """
-    timed = [(suite, latency) for suite in suites if (latency := _measured(suite)) is not None]
+    timed = [(suite, latency) for suite in suites if (latency := _meaningful_latency(suite)) is not None]
     if not timed:
         return
     if len(timed) == 1:
@@ -123,7 +123,10 @@ def latency_texts(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> It
             ("tokens/s of a sample:", suite.tokens_per_second, rate_text),
         ):
             if found is not None:
-                yield what, [f"{name} {text}" for name, text in zip(_SHOWN, _texts(found, shown), strict=True)]
+                yield (
+                    what,
+                    [f"{name} {text}" for name, text in zip(_SHOWN, _spread(found, shown), strict=True)],
+                )
         return
     num_samples = sum(latency.n for _, latency in timed)
     mean = math.fsum(latency.mean * latency.n for _, latency in timed) / num_samples
@@ -140,24 +143,24 @@ def latency_table(suites: Sequence[SuiteReport], names: Mapping[str, str]) -> Ta
     headers = ["suite", "n", "latency mean", *_PERCENTILES, "tokens/s mean", *_PERCENTILES]
     rows = []
     for suite in suites:
-        if (latency := _measured(suite)) is not None:
+        if (latency := _meaningful_latency(suite)) is not None:
             cells = [printable(suite_name(suite, names)), str(latency.n)]
             speed = suite.tokens_per_second
-            speeds = [""] * len(_SHOWN) if speed is None else _texts(speed, rate_text)
-            rows.append([*cells, *_texts(latency, duration_text), *speeds])
-    return Table(headers=headers, rows=rows, align=_numbers(headers))
+            speeds = [""] * len(_SHOWN) if speed is None else _spread(speed, rate_text)
+            rows.append([*cells, *_spread(latency, duration_text), *speeds])
+    return Table(headers=headers, rows=rows, align=_number_columns(headers))
 
 
-def _numbers(headers: Sequence[str]) -> list[str]:
+def _number_columns(headers: Sequence[str]) -> list[str]:
     """Return the alignment of a table of numbers behind names."""
     return ["left", *("right" for _ in headers[1:])]
 
 
-def _texts(found: Percentiles, shown: Callable[[float], str]) -> list[str]:
+def _spread(found: Percentiles, shown: Callable[[float], str]) -> list[str]:
     return [shown(getattr(found, name)) for name in _SHOWN]
 
 
-def _measured(suite: SuiteReport) -> Percentiles | None:
+def _meaningful_latency(suite: SuiteReport) -> Percentiles | None:
     """Return the suite's latency if it says something: a user's function that calls no service takes no time."""
     is_counted = suite.num_prompt_tokens + suite.num_tokens > 0
     least = _LEAST_SECONDS if is_counted else LEAST_SECONDS_UNCOUNTED
@@ -177,7 +180,7 @@ def per_sample_table(report: Report, names: Mapping[str, str], *, always: bool =
         [
             printable(suite_name(suite, names)),
             *_sample_cells(suite.per_sample, is_timed),
-            _cost(suite.cost) + _of(suite.num_priced or 0, suite.summary.num_scored + suite.summary.num_unscored),
+            _cost(suite.cost) + _part(suite.num_priced or 0, suite.summary.num_scored + suite.summary.num_unscored),
         ]
         for suite in report.suites
         if suite.per_sample is not None
@@ -187,7 +190,7 @@ def per_sample_table(report: Report, names: Mapping[str, str], *, always: bool =
     if not is_wanted or len(used) < 3:
         return Table(headers=[], rows=[], align=[])
     headers = [_HEADERS[place] for place in used]
-    return Table(headers=headers, rows=[[row[place] for place in used] for row in rows], align=_numbers(headers))
+    return Table(headers=headers, rows=[[row[place] for place in used] for row in rows], align=_number_columns(headers))
 
 
 def _takes_time(found: PerSample) -> bool:
@@ -201,7 +204,7 @@ def _sample_cells(found: PerSample, is_timed: bool) -> list[str]:
         str(found.n),
         *(_count(number, found) for number in (found.num_prompt_tokens, found.num_tokens)),
         duration_text(found.seconds) if is_timed and found.seconds > 0 else "",
-        _cost(found.cost) + _of(found.num_priced, found.n),
+        _cost(found.cost) + _part(found.num_priced, found.n),
     ]
 
 
@@ -210,10 +213,10 @@ def _count(number: float, found: PerSample) -> str:
     if number == 0:
         return ""
     shown = f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"
-    return shown + _of(found.num_counted, found.n)
+    return shown + _part(found.num_counted, found.n)
 
 
-def _of(number: int, n: int) -> str:
+def _part(number: int, n: int) -> str:
     """Return `` (n 5)`` for a mean or sum over some of the samples, and an empty text for one over all."""
     return f" (n {number})" if 0 < number < n else ""
 
@@ -375,7 +378,7 @@ def no_answer_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
     without = {group: suite for group, suite in suites.items() if has_many_without_answer(suite.summary)}
     first = _first_replies(report.records, without, compared) if without else {}
     for group, suite in suites.items():
-        text = _text(suite, first.get(group)) if group in without else ""
+        text = _no_answer_text(suite, first.get(group)) if group in without else ""
         if "max_tokens" not in text and (cut := _cut_text(suite)):
             text = "; ".join(filter(None, (text, cut)))
         if text:
@@ -407,10 +410,10 @@ def _cut_text(suite: SuiteReport) -> str:
     if is_right or suite.info.scorer in ("letter", "yes_no") or not _are_many(summary.num_truncated, summary):
         return ""
     number = "1 reply was" if summary.num_truncated == 1 else f"{summary.num_truncated:,} replies were"
-    return f"{number} cut at max_tokens: raise {_limit(suite)}, or end replies with generate.stop"
+    return f"{number} cut at max_tokens: raise {_limit_key(suite)}, or end replies with generate.stop"
 
 
-def _limit(suite: SuiteReport) -> str:
+def _limit_key(suite: SuiteReport) -> str:
     """Return the key of the suite that limits the tokens of a reply."""
     scorer = suite.info.scorer
     has_own = scorer == "letter" and suite.info.settings.get("max_tokens") is not None
@@ -430,7 +433,7 @@ def _first_replies(
     return found
 
 
-def _text(suite: SuiteReport, first: Record | None) -> str:
+def _no_answer_text(suite: SuiteReport, first: Record | None) -> str:
     reply = None if first is None else first.output
     summary, scorer = suite.summary, suite.info.scorer or ""
     missed = "named no option" if scorer == "letter" else f"had no {_MISSED.get(scorer, 'answer')}"
@@ -442,7 +445,7 @@ def _text(suite: SuiteReport, first: Record | None) -> str:
         advice = "a text has to be a JSON list of ids, best first; a program returns documents beside its text"
         return f"{counted}; the first was {shown}; {advice}"
     if not reply.strip() and first is not None and first.reasoning is not None:
-        return f"{counted}; the first ended in its reasoning: a larger {_limit(suite)} lets the model end it"
+        return f"{counted}; the first ended in its reasoning: a larger {_limit_key(suite)} lets the model end it"
     if not reply.strip():
         advice = "look at the end of the prompt, at generate.stop, and whether the model wants prompt.chat: true"
         return f"{counted}; the first was empty: {advice}"
