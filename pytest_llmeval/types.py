@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from pytest_llmeval.roles import Role
 
@@ -35,6 +35,7 @@ __all__ = [
     "Role",
     "Sample",
     "Score",
+    "ScoreLike",
     "ServerUse",
     "Status",
     "StoreFlaws",
@@ -302,6 +303,25 @@ class Score:
     reason: str | None = None
     vote: str | None = None
     not_measurable: Mapping[str, str] = field(default_factory=dict)
+
+
+class ScoreLike(Protocol):
+    """A score as metrics read it; a record of a report is one, too."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def no_answer(self) -> bool: ...
+
+    @property
+    def values(self) -> Mapping[str, float]: ...
+
+    @property
+    def chance(self) -> float | None: ...
+
+    @property
+    def not_measurable(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)

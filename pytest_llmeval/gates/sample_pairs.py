@@ -24,11 +24,10 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.paired_metrics import counted, listed
 from pytest_llmeval.text.redaction import hidden_arguments
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED
+from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, ScoreLike
 
 __all__ = [
     "JUDGED_METRIC",

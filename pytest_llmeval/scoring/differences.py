@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from pytest_llmeval.scoring.metrics.corpus import corpus_difference, pseudo_values
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known, split_name
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike, ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import ingredients, value_of
 from pytest_llmeval.scoring.statistics.clustered import (
     are_too_few,
     cluster_numbers,
@@ -28,6 +28,7 @@ from pytest_llmeval.scoring.statistics.intervals import (
     share_never_drawn,
     with_width,
 )
+from pytest_llmeval.types import ScoreLike
 
 __all__ = ["Difference", "compare", "difference_of_values", "has_limits", "largest_unseen", "paired_difference"]
 

@@ -31,6 +31,7 @@ from pytest_llmeval.scoring.statistics.paired_tests import (
     smallest_drop_of_mean,
 )
 from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.types import ScoreLike
 
 if TYPE_CHECKING:
     from pytest_llmeval.scoring.statistics.paired_tests import Numbers

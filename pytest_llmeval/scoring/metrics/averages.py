@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from pytest_llmeval.scoring.metrics.corpus_formulas import CLASSIFICATION
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.metrics.summary import (
     ALL_EQUAL,
     NO_LIMITS,
@@ -27,6 +26,7 @@ from pytest_llmeval.scoring.statistics.intervals import (
     wilson_limits,
     with_width,
 )
+from pytest_llmeval.types import ScoreLike
 
 __all__ = ["macro_average", "micro_average"]
 

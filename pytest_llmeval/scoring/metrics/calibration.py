@@ -15,9 +15,8 @@ from operator import sub
 from types import MappingProxyType
 
 from pytest_llmeval.scoring.metrics.corpus_formulas import CorpusFormula, Ingredients, Sums
-from pytest_llmeval.scoring.metrics.sample_values import ScoreLike
 from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, normal_quantile, wilson_limits
-from pytest_llmeval.types import Status
+from pytest_llmeval.types import ScoreLike, Status
 
 __all__ = [
     "CALIBRATION",

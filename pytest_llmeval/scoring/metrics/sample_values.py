@@ -7,43 +7,23 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
 from pytest_llmeval.scoring.metrics.corpus_formulas import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
-from pytest_llmeval.types import Status
+from pytest_llmeval.types import ScoreLike, Status
 
 __all__ = [
     "COUNTED",
     "Places",
     "ScoreColumns",
-    "ScoreLike",
     "contradiction",
     "ingredients",
     "ingredients_by_score",
     "made_of",
     "value_of",
 ]
-
-
-class ScoreLike(Protocol):
-    """A score as metrics read it; a record of a report is one, too."""
-
-    @property
-    def status(self) -> Status: ...
-
-    @property
-    def no_answer(self) -> bool: ...
-
-    @property
-    def values(self) -> Mapping[str, float]: ...
-
-    @property
-    def chance(self) -> float | None: ...
-
-    @property
-    def not_measurable(self) -> Mapping[str, str]: ...
 
 
 def made_of(name: str) -> tuple[str, ...]:

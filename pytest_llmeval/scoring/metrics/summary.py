@@ -34,7 +34,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
     standard_error,
 )
 from pytest_llmeval.scoring.statistics.intervals import interval_of_common, mean, with_width
-from pytest_llmeval.types import Score
+from pytest_llmeval.types import Score, ScoreLike
 
 __all__ = [
     "ALL_EQUAL",
