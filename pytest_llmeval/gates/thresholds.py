@@ -175,7 +175,7 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
 
 def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
     """None for a gate of every suite that is about a metric or category which this one does not have."""
-    # Also where there are no metrics to look among: numbers that could not be computed must not disarm a gate.
+    # This holds without metrics too: numbers that could not be computed must not disarm a gate.
     if gate.for_all and gate.rule and not exists(gate.rule.subject, _all_metrics(suite), suite.categories):
         return None
     selection, skipped = _selection(suite, session), _skipped(suite)

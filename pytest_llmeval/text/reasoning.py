@@ -42,10 +42,10 @@ NAMED_TAGS: Mapping[str, tuple[str, str]] = MappingProxyType(
 DEFAULT_TAGS: Tags = tuple(NAMED_TAGS.values())
 
 _HARMONY_TURN = r"(?:<\|end\|>)?(?:(?:<\|start\|>)?assistant)?"
-"""The end of one message of gpt-oss and the start of the next; a server may have dropped some of its special tokens."""
+"""Matches the end of a message of gpt-oss and the start of the next, with or without some of its special tokens."""
 _HARMONY_TOKEN = re.compile(r"<\|(?:start|end|message|channel|constrain|call|return)\|>")
 _BARE_HARMONY = re.compile(r"\s*analysis(.*?)assistantfinal", re.DOTALL)
-"""A reply of gpt-oss whose special tokens a server has dropped, all of them."""
+"""Matches a reply of gpt-oss from which a server has dropped all special tokens."""
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _CODE_IN_LINE = re.compile(r"(?<!`)(`{1,3})(?!`)[^\n]*?(?<!`)\1(?!`)")
 _CODE = "\0"
@@ -56,14 +56,15 @@ _BEFORE_MENTION = re.compile(
 )
 _BEHIND_MENTION = re.compile(r"(?P<quote>[\"'”’»)])| +(?i:tag|token|marker)s?\b|[.,;:!?](?=[\s\"'”’»)]|\Z)")
 _NEAR = 40
-"""Characters on either side of a closing tag by which a mention of it is told."""
+"""Characters on either side of a closing tag that tell whether the text only mentions it."""
 _INDENT = 100
 """Characters of white space that may stand between the start of a line and its tag."""
 
 
 class Split(NamedTuple):
-    """A reply without its reasoning. ``reasoning`` is None where there is none, and the empty text where a block of it
-    is empty. ``is_unfinished``: the reply ended inside of its reasoning, and has no text.
+    """A reply without its reasoning, which is None if it had none, and an empty text if the block was empty.
+
+    ``is_unfinished``: the reply ended inside its reasoning, and has no text.
     """
 
     text: str
@@ -72,7 +73,7 @@ class Split(NamedTuple):
 
 
 def split_reasoning(text: str, tags: Tags, opened: str = "") -> Split:
-    """Return the text behind its reasoning, and that. ``opened`` is the tag that the prompt has opened, if any.
+    """Split a text into its reasoning and the rest. ``opened`` is the tag that the prompt has opened, if any.
 
     A text without reasoning stays as it is. White space between reasoning and what follows is part of neither.
     """
@@ -128,7 +129,7 @@ def opened_by(prompt: str, tags: Tags) -> str:
 
 
 _MAX_TAG = 300
-"""Characters at the end of a prompt that are looked at."""
+"""Characters at the end of a prompt in which an opening tag is looked for."""
 
 
 class _Part(NamedTuple):

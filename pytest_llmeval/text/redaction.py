@@ -83,17 +83,17 @@ def hidden_arguments(model: str) -> list[str]:
 
 _SHORTEST, _SHORTEST_WORD = 6, 8
 _LONG = 16
-"""A shorter value is hidden only where it is no part of a word or a number."""
+"""A value that is shorter is hidden only if it is no part of a word or a number."""
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:_/-]{0,14}")
 _NAME_PART = r"(?:[^\W\d_]{1,20}[0-9]{0,3}|[0-9]{1,8}(?:x[0-9]{1,3})?[^\W\d_]{0,2})"
 _WORDS = re.compile(rf"{_NAME_PART}(?:[-_./:, ]+{_NAME_PART})*[.]?")
-"""Ordinary words, and names of things such as ``gpt-4o-mini``, ``Qwen2.5-Coder-32B`` and paths."""
+"""Matches ordinary words, and names of things such as ``gpt-4o-mini``, ``Qwen2.5-Coder-32B`` and paths."""
 _PLACEHOLDER = re.compile(
     r"(?i)(?:sk-)?(?:no|not|dummy|fake|local|test|your-api)[-_ ](?:key|needed|required|used)(?:-needed|-required)?|"
     r"anything|change-?me|disabled|enabled|example|lm-studio|localhost|ollama|openai|password|placeholder|required|"
     r"secret|undefined|unused"
 )
-"""The words that people write where a server wants some key."""
+"""Matches words that people write if a server wants any key."""
 _METHOD = (
     r"always|anonymous|any|api|app|application|auto|automatic|azure|basic|bearer|browser|cert|certificate|cli|client|"
     r"code|cognito|connect|cookie|credentials?|custom|default|device|digest|external|federated|firebase|form|github|"
@@ -161,7 +161,7 @@ def remember(value: str) -> None:
 _LIST = re.compile(r"[^\s,;\"'{}\[\]]+(?:[,;\s]+[^\s,;\"'{}\[\]]+)+[,;\s]*")
 """Matches several keys in one variable, of which a message may show one; it does not match JSON."""
 _LOGIN = re.compile(r"\s*[^\s:]+[:\s]\s*(\S+)\s*")
-"""``USER:PASSWORD``, or ``basic SECRET``, of which a message may show the second alone."""
+"""Matches ``USER:PASSWORD`` or ``basic SECRET``, of which a message may show the secret alone."""
 
 
 def _of_environment(environ: Mapping[str, str]) -> Iterable[str]:
@@ -202,9 +202,9 @@ def _pattern(values: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _NO_WORD_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2})|(?<=\\[nrtbf]))"
-"""The last letter of ``%3A``, or of a line break that is written out, is no part of the word behind it."""
+"""Matches before a word. The last letter of ``%3A``, or of an escaped line break, is no part of the word behind it."""
 _LINE_BREAK = r"(?:(?:\r?\n|\\+[rn])\s*)?"
-"""A long text may be broken over lines."""
+"""Matches where a long text may be broken over lines."""
 
 
 def _spelled(character: str) -> str:

@@ -99,9 +99,9 @@ class Palette:
 
 
 INLINE = Palette(ink="var(--figure-ink, #222)", muted="var(--figure-muted, #666)", grid="var(--figure-grid, #d5d5d5)")
-"""A page's CSS sets these for its dark mode."""
+"""The colours inside a page, whose CSS sets them for its dark mode."""
 ON_ANY_PAGE = Palette(ink="#767676", muted="#767676", grid="#9a9a9a")
-"""Legible on white and on black: an image in Markdown does not know what it stands on."""
+"""Colours that are legible on white and on black: an image in Markdown does not know what it stands on."""
 PRINT = Palette(ink="#222222", muted="#666666", grid="#d5d5d5")
 
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', 'Noto Sans', Arial, sans-serif"

@@ -100,7 +100,7 @@ _LEFT, _SIDES, _MAX_HEIGHT, _BELOW, _NAMES_LINE = 0.7, (4.2, 3.2), 6.0, 0.5, 0.1
 _NEAR = 0.09, 0.08
 """Inches sideways and upwards within which points lie on each other."""
 _LEAST_IN_SECONDS = 0.1
-"""If all values (s) are smaller, the axis is in milliseconds."""
+"""If all prices are smaller, in seconds, the axis is in milliseconds."""
 _LEAST_RATIO = 20.0
 """The ratio of the highest price to the lowest from which on the axis is logarithmic."""
 _MAX_DIGITS = 9

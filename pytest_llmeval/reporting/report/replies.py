@@ -104,7 +104,7 @@ def _changes(who: str, what: str, then: Mapping[str, int], now: Mapping[str, int
 
 
 REPLIES = "baseline"
-"""Among the parts of a fingerprint: whose replies those of a suite are compared with."""
+"""The part of a fingerprint that tells whose replies those of the suite are compared with."""
 
 
 def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[str, EarlierReply]:
