@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_llmeval.evaluation.evaluation import Evaluation
     from pytest_llmeval.models.specs import ModelKind
-<<<<<<< HEAD
     from pytest_llmeval.reporting.writers.exports import load_report
     from pytest_llmeval.suites.benchmark import Benchmark
-=======
-    from pytest_llmeval.reporting.writers.exports import load_report
-    from pytest_llmeval.suites.python.benchmark import Benchmark
->>>>>>> 4f64240d (Reporting: a figure's words stand apart from its drawing; exports hold the table of scores, formats the paths of reports)
     from pytest_llmeval.types import NotMeasurable
 
 __all__ = ["Benchmark", "Evaluation", "ModelKind", "NotMeasurable", "load_report"]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.replies import fingerprint_texts
@@ -23,12 +24,13 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
-from pytest_llmeval.scorers.letter import option_labels
-from pytest_llmeval.scorers.reading.stated import LabelStyle, stated_label
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.text.wording import counted, time_text
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
+
+if TYPE_CHECKING:
+    from pytest_llmeval.scorers.reading.stated import LabelStyle
 
 __all__ = [
     "LEAST_SECONDS_UNCOUNTED",
@@ -459,6 +461,10 @@ def _other_label(suite: SuiteReport, first: Record, reply: str) -> str | None:
     style = next((one for one in styles if one == suite.info.settings.get("labels", "upper")), None)
     if suite.info.scorer != "letter" or not first.choices or style is None:
         return None
+    # Their patterns of ten languages take as long to compile as all else that a report needs.
+    from pytest_llmeval.scorers.letter import option_labels
+    from pytest_llmeval.scorers.reading.stated import stated_label
+
     labels = option_labels(len(first.choices), style)
     named = stated_label(shortened(reply, limit=_MAX_READ), option_labels(_ALPHABET, style))
     if named is None or named in labels:

@@ -20,7 +20,7 @@ from pytest_llmeval.scoring.metrics.corpus import (
 )
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, Kind, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
-from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ScoreLike, ingredients, value_of
+from pytest_llmeval.scoring.metrics.sample_values import COUNTED, Places, ScoreColumns, ingredients, value_of
 from pytest_llmeval.scoring.metrics.skill import lowest_skill, skill_interval
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
