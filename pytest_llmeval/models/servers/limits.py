@@ -7,7 +7,6 @@ counted. Processes that share a folder have a lock file for each slot, which the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import hashlib
 import ipaddress
@@ -18,11 +17,11 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -35,11 +34,8 @@ __all__ = [
     "FileWidth",
     "FixedLimit",
     "Limit",
-    "OwnWidth",
-    "Slots",
     "Ticket",
     "Width",
-    "WidthStore",
     "limit_for",
 ]
 
@@ -51,41 +47,28 @@ _SUSPECT_S = 1.0
 """Seconds after which slots that are marked as taken are tried too: their holder may have died."""
 
 
-class Slots(Protocol):
-    """Slots that are taken and given back."""
-
-    are_shared: bool
-    """True if other processes take from the same slots."""
-
-    def take(self, width: int) -> Any:
-        """Return a slot; None where the first ``width`` are taken."""
-        ...
-
-    def give(self, held: Any) -> None: ...
-
-    def may_keep(self, held: Any, width: int) -> bool:
-        """Return whether the holder may pass it to another request of this process."""
-        ...
-
-
 class CountedSlots:
-    """The slots of one process."""
+    """Slots that are taken and given back; these are of one process, which counts them."""
 
     are_shared = False
+    """True if other processes take from the same slots."""
 
     def __init__(self) -> None:
         self._num_taken = 0
 
     def take(self, width: int) -> Any:
+        """Return a slot; None if the first ``width`` are taken."""
         if self._num_taken >= width:
             return None
         self._num_taken += 1
         return True
 
     def give(self, held: Any) -> None:
+        """Take back a slot."""
         self._num_taken -= 1
 
     def may_keep(self, held: Any, width: int) -> bool:
+        """Tell whether the holder of a slot may pass it to another request of this process."""
         return self._num_taken <= width
 
 
@@ -96,7 +79,7 @@ class _HeldFile:
     since: float
 
 
-class FileSlots:
+class FileSlots(CountedSlots):
     """A lock file for each slot, in a folder that processes share.
 
     Trying a lock costs a tenth of a millisecond, and many are tried where most are taken. So a map of marks, one byte
@@ -118,7 +101,7 @@ class FileSlots:
             self._marks = mmap.mmap(file.fileno(), _MOST_SLOTS)
 
     def take(self, width: int) -> Any:
-        """See ``Slots``."""
+        """See ``CountedSlots``."""
         now = self._clock()
         suspects = now - self._suspected_at > _SUSPECT_S
         if suspects:
@@ -144,13 +127,13 @@ class FileSlots:
         return lock
 
     def give(self, held: _HeldFile) -> None:
-        """See ``Slots``."""
+        """See ``CountedSlots``."""
         self._own.discard(held.number)
         self._marks[held.number] = 0
         held.lock.release()
 
     def may_keep(self, held: _HeldFile, width: int) -> bool:
-        """See ``Slots``."""
+        """See ``CountedSlots``."""
         return held.number < width and self._clock() - held.since < _KEEP_S
 
 
@@ -165,68 +148,33 @@ class Width:
     episode: int = 0
 
 
-@dataclass(slots=True)
-class _Change:
-    width: Width
-
-
-class WidthStore(Protocol):
-    """The width of one limit."""
-
-    is_shared: bool
-
-    def read(self, known: Width) -> Width:
-        """Return the present width; ``known`` where it cannot be read."""
-        ...
-
-    def changing(self, known: Width) -> contextlib.AbstractContextManager[_Change]:
-        """Return the present width, and the one to put into its place; meanwhile no other process changes it."""
-        ...
-
-
-class OwnWidth:
-    """The width of one process, which knows it."""
-
-    is_shared = False
-
-    def read(self, known: Width) -> Width:
-        return known
-
-    @contextlib.contextmanager
-    def changing(self, known: Width) -> Iterator[_Change]:
-        yield _Change(known)
-
-
 class FileWidth:
-    """A small JSON file, changed under a lock."""
-
-    is_shared = True
+    """The width of one limit in a small JSON file, which processes change under a lock."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "width.json"
 
     def read(self, known: Width) -> Width:
-        """See ``WidthStore``."""
+        """Return the present width; ``known`` if it cannot be read."""
         try:
             value, episode = json.loads(self._path.read_bytes())
             return Width(float(value), int(episode))
         except (OSError, ValueError, TypeError):
             return known
 
-    @contextlib.contextmanager
-    def changing(self, known: Width) -> Iterator[_Change]:
-        """See ``WidthStore``."""
+    def change(self, known: Width, changed: Callable[[Width], Width]) -> Width:
+        """Put ``changed`` of the present width in its place, and return it."""
         from filelock import FileLock
 
         with FileLock(self._path.with_suffix(".lock"), thread_local=False):
             before = self.read(known)
-            change = _Change(before)
-            yield change
-            if change.width != before or not self._path.exists():
+            after = changed(before)
+            if after != before or not self._path.exists():
                 written = self._path.with_suffix(f".{os.getpid()}")
-                written.write_text(json.dumps([change.width.value, change.width.episode]))
+                written.write_text(json.dumps([after.value, after.episode]))
                 os.replace(written, self._path)
+        return after
 
 
 OWN_SERVER_WIDTH = 64
@@ -248,7 +196,7 @@ class Ticket:
 class Limit:
     """A queue for slots. All methods run on one event loop, except for ``width``."""
 
-    def __init__(self, slots: Slots | None = None) -> None:
+    def __init__(self, slots: CountedSlots | None = None) -> None:
         self._slots = CountedSlots() if slots is None else slots
         self._cap: int | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
@@ -352,7 +300,7 @@ class Limit:
 class FixedLimit(Limit):
     """A limit of so many requests at once."""
 
-    def __init__(self, width: int, slots: Slots | None = None) -> None:
+    def __init__(self, width: int, slots: CountedSlots | None = None) -> None:
         super().__init__(slots)
         self._width = width
 
@@ -379,22 +327,21 @@ class AdaptiveLimit(Limit):
         least: int = LEAST_WIDTH,
         most: int = MOST_WIDTH,
         *,
-        slots: Slots | None = None,
-        store: WidthStore | None = None,
+        slots: CountedSlots | None = None,
+        store: FileWidth | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(slots)
         self._least, self._most = min(least, first), max(most, first)
-        self._store = store or OwnWidth()
+        self._store = store
         self._clock = clock
-        with self._store.changing(Width(first)) as change:
-            self._width: Width = change.width
-        self._read_at = clock()
         self._credit = 0.0
+        self._width, self._read_at = Width(first), clock()
+        self._change(lambda width: width)
 
     @property
     def width(self) -> int:
-        if self._store.is_shared and self._clock() - self._read_at > _REFRESH_S:
+        if self._store is not None and self._clock() - self._read_at > _REFRESH_S:
             self._refresh(self._store.read(self._width))
         return int(self._width.value)
 
@@ -404,25 +351,22 @@ class AdaptiveLimit(Limit):
 
     def set_width(self, width: int) -> None:
         self._least = self._most = width
-        with self._store.changing(self._width) as change:
-            change.width = Width(width, change.width.episode)
-        self._refresh(change.width)
+        self._change(lambda now: Width(width, now.episode))
         self._fill()
 
     def cap(self, most: int) -> None:
         """See ``Limit``."""
         self._least, self._most = min(self._least, most), min(self._most, most)
-        with self._store.changing(self._width) as change:
-            change.width = Width(min(change.width.value, most), change.width.episode)
-        self._refresh(change.width)
+        self._change(lambda now: Width(min(now.value, most), now.episode))
 
     def refused(self, ticket: Ticket) -> None:
         """See ``Limit``."""
-        with self._store.changing(self._width) as change:
-            if ticket.episode == change.width.episode:
-                change.width = Width(max(self._least, change.width.value * _SHRINKING), ticket.episode + 1)
+
+        def smaller(now: Width) -> Width:
+            return Width(max(self._least, now.value * _SHRINKING), now.episode + 1)
+
+        self._change(lambda now: smaller(now) if ticket.episode == now.episode else now)
         self._credit = 0.0
-        self._refresh(change.width)
 
     def answered(self, ticket: Ticket) -> None:
         """See ``Limit``."""
@@ -431,12 +375,17 @@ class AdaptiveLimit(Limit):
         self._credit += 1 / self._width.value
         if self._credit < 1:
             return
-        with self._store.changing(self._width) as change:
-            if ticket.episode == change.width.episode:
-                change.width = Width(min(self._most, change.width.value + 1), ticket.episode)
+
+        def larger(now: Width) -> Width:
+            return Width(min(self._most, now.value + 1), now.episode)
+
+        self._change(lambda now: larger(now) if ticket.episode == now.episode else now)
         self._credit = 0.0
-        self._refresh(change.width)
         self._fill()
+
+    def _change(self, changed: Callable[[Width], Width]) -> None:
+        """Change the width, for all processes that share it."""
+        self._refresh(changed(self._width) if self._store is None else self._store.change(self._width, changed))
 
     def _refresh(self, width: Width) -> None:
         self._width, self._read_at = width, self._clock()
