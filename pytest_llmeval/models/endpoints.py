@@ -347,17 +347,13 @@ class ServerArguments:
                 raise OptionError(
                     f"{shown}: the server {endpoint.url} is given twice, expected it once, or with another api_key_env"
                 )
+        same = ("tokenizer", "extra_body", "max_length", "max_tokens_field", "price_in", "price_out")
         return cls(
             endpoints=completed,
             model=model,
             dialect=dialect,
-            tokenizer=given.get("tokenizer"),
             timeout_s=given.get("timeout", DEFAULT_TIMEOUT_S),
-            extra_body=given.get("extra_body", {}),
-            max_length=given.get("max_length"),
-            max_tokens_field=given.get("max_tokens_field"),
-            price_in=given.get("price_in"),
-            price_out=given.get("price_out"),
+            **{name: given[name] for name in same if name in given},
         )
 
 

@@ -84,10 +84,6 @@ def can_drive(runner: Runner, attention: Attention) -> bool:
     )
 
 
-def _least_refilled(num_rows: int) -> int:
-    return max(1, num_rows // _REFILLED_PART)
-
-
 class _Call:
     """The texts of one call, by their indices: which wait, which have a row, and what those that ended say.
 
@@ -125,7 +121,8 @@ class _Call:
     def step(self) -> None:
         """Write one token for each row; or, where enough rows are free, the first one of those that get them."""
         num_free = self._num_rows - len(self._written)
-        if self._waiting and num_free >= min(_least_refilled(self._num_rows), len(self._waiting)):
+        least_free = max(1, self._num_rows // _REFILLED_PART)
+        if self._waiting and num_free >= min(least_free, len(self._waiting)):
             self._begin(min(num_free, len(self._waiting)))
         else:
             self._tokens = self._choose(self._rows.read(self._tokens), self._written)

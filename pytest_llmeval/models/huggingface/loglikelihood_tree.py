@@ -31,19 +31,10 @@ __all__ = [
     "PathCache",
     "TreeScorer",
     "attend_in_blocks",
-    "in_blocks",
 ]
 
 
 _ATTENTION = "llmeval_tree"
-
-
-def in_blocks(runner: Runner) -> AbstractContextManager[None]:
-    """Return a context in which the model's attention follows the ``tree_blocks`` that its forward pass is given.
-
-    A model that does not pass them on attends to the whole row under the mask, which is as right.
-    """
-    return runner.attending(_ATTENTION, attend_in_blocks)
 
 
 def attend_in_blocks(
@@ -216,8 +207,12 @@ class TreeScorer:
         self._paths.clear()
 
     def running(self) -> AbstractContextManager[None]:
-        """Return the context that ``run`` needs, to be entered once for many steps."""
-        return in_blocks(self._runner) if self._in_blocks else nullcontext()
+        """Return the context that ``run`` needs, to be entered once for many steps.
+
+        In it the model's attention follows the ``tree_blocks`` that its forward pass is given. A model that does not
+        pass them on attends to the whole row under the mask, which is as right.
+        """
+        return self._runner.attending(_ATTENTION, attend_in_blocks) if self._in_blocks else nullcontext()
 
     def run(self, step: Step) -> Logprobs:
         """Run one forward pass, and return the logprob of each of ``step.wanted_tokens``, and whether it is the

@@ -458,9 +458,8 @@ class HuggingFaceModel(Backend):
     # Both
 
     def _not_a_number(self) -> RequestError:
-        dtype = str(self.model.dtype).removeprefix("torch.")
-        advice = "" if dtype == "float32" else "; --llm-dtype float32 or bfloat16 may help"
-        return RequestError(f"the model's logits are not finite numbers in {dtype}{advice}")
+        advice = "" if self._dtype == "float32" else "; --llm-dtype float32 or bfloat16 may help"
+        return RequestError(f"the model's logits are not finite numbers in {self._dtype}{advice}")
 
 
 class PlainModel(HuggingFaceModel):

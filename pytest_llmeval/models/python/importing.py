@@ -124,7 +124,9 @@ def find_object(module: str, name: str, model: str) -> Any:
     Raises ``ModelError``, with the user's own traceback where his code failed.
     """
     try:
-        found: Any = _import_file(Path(module).expanduser()) if module.endswith(".py") else _import(module)
+        importlib.invalidate_caches()
+        is_file = module.endswith(".py")
+        found: Any = _import_file(Path(module).expanduser()) if is_file else importlib.import_module(module)
     except Exception as error:
         problem = f"model {model}: cannot import {module}: {describe(error)}{_requirements(module, error)}"
         raise ModelError("\n".join((problem, *own_traceback(error)))) from None
@@ -154,11 +156,6 @@ def _requirements(module: str, error: Exception) -> str:
     origin = Path(module).expanduser() if module.endswith(".py") else Path((spec and spec.origin) or "")
     path = origin.with_name(_REQUIREMENTS) if origin.name else origin
     return f"; pip install -r {relative_path(path)} installs what it needs" if path.is_file() else ""
-
-
-def _import(module: str) -> ModuleType:
-    importlib.invalidate_caches()
-    return importlib.import_module(module)
 
 
 def imported_name(module: str) -> str:

@@ -157,9 +157,7 @@ _MORE = f"{', '.join(_BESIDE)} or trace"
 
 def _no_text(returned: object) -> str:
     """Return what was returned, and where an object of a framework has its text."""
-    shown = repr(returned)
-    found = "None" if returned is None else f"{shown if len(shown) <= 60 else shown[:59] + '…'} "
-    found += "" if returned is None else f"({type(returned).__name__})"
+    found = "None" if returned is None else f"{_short(returned)} ({type(returned).__name__})"
     name = next((name for name in _OF_TEXT if isinstance(_attribute(returned, name), str)), None)
     documents = " (or the ids of documents, where they are judged)" if returned is None else ""
     return f"{found}, expected a str{documents}{f': return its .{name}' if name else ''}"

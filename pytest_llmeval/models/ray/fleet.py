@@ -245,9 +245,6 @@ class Fleet:
             return max(0.0, self._added_at + self._limits.linger_s - time.monotonic())
         return 1.0
 
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - self._added_at >= self._limits.linger_s
-
     def _on(self, future: Future[_T], then: Callable[[Future[_T]], None]) -> None:
         """Turn the outcome of a future into an event."""
         future.add_done_callback(lambda done: self._events.put(lambda: then(done)))
@@ -351,7 +348,7 @@ class Fleet:
         self._added_at = time.monotonic()
 
     def _give(self) -> None:
-        self._was_quiet = self._is_quiet()
+        self._was_quiet = time.monotonic() - self._added_at >= self._limits.linger_s
         if self._error is not None:
             return
         for chunk in self._schedule.give(is_quiet=self._was_quiet):

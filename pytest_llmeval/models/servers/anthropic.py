@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.completions import listed_models
 from pytest_llmeval.models.servers.connections import served_by
-from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, Written, as_messages, choose_model
+from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, Written, as_messages, choose_model, count_in
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
@@ -69,14 +69,12 @@ class AnthropicDialect(Dialect):
         if not texts and not reasoning and reason != "stop_sequence":
             raise RequestError(f"the server's reply has no text (it ended with {reason}); is max_tokens large enough?")
         usage = reply.get("usage")
-        counts = usage if isinstance(usage, dict) else {}
-        read = [counts.get(f"{key}input_tokens") for key in ("", "cache_creation_", "cache_read_")]
-        written = counts.get("output_tokens")
+        read = [count_in(usage, f"{key}input_tokens") for key in ("", "cache_creation_", "cache_read_")]
         return Written(
             text="".join(map(str, texts)),
             finish_reason="length" if reason == "max_tokens" else "stop",
-            num_prompt_tokens=sum(count for count in read if isinstance(count, int)) or None,
-            num_tokens=written if isinstance(written, int) else None,
+            num_prompt_tokens=sum(filter(None, read)) or None,
+            num_tokens=count_in(usage, "output_tokens"),
             seconds=seconds,
             reasoning=reasoning or None,
             **served_by(reply),

@@ -26,7 +26,9 @@ from pytest_llmeval.models.servers.dialect import (
     as_messages,
     checked_logprob,
     choose_model,
+    count_in,
     seed_of,
+    text_in,
 )
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, EmbeddingResponse, GenerateRequest, Message
@@ -66,6 +68,9 @@ class CompletionsDialect(Dialect):
     """True if the server holds a reply to ``maxLength`` of a schema. Without it the reply of a weak model, which does
     not end a text by itself, is cut before it is JSON."""
 
+    always_sends_top_p: ClassVar[bool] = False
+    """True if a request without ``top_p`` gets the server's own default, which is not 1."""
+
     naming_tokens: ClassVar[Mapping[str, JSON]] = {}
     """Settings that have the server name tokens by their ids, where it can."""
 
@@ -86,25 +91,21 @@ class CompletionsDialect(Dialect):
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         """Return what else there is to know of the model, whose entry of ``/models`` is ``own``."""
-        root, length = own.get("root"), own.get("max_model_len") or own.get("context_length")
+        root = text_in(own, "root")
         return FoundServer(
             model=self.model,
             models=tuple(str(entry["id"]) for entry in models),
-            root=root if isinstance(root, str) and root != self.model else None,
-            max_length=length if isinstance(length, int) else None,
+            root=None if root == self.model else root,
+            max_length=count_in(own, "max_model_len") or count_in(own, "context_length"),
         )
 
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         if isinstance(request.prompt, tuple) or not self.takes_text:
             return await self.write_chat(client, request)
-        fields = {"prompt": request.prompt, **self.settings(request), **self.text_fields(request)}
+        fields = {"prompt": request.prompt, **self.settings(request)}
         reply, seconds = await self.post(client, "/completions", fields)
         choice = only_choice(reply)
         return self.written(reply, choice, text_of(choice, "text"), seconds)
-
-    def text_fields(self, request: GenerateRequest) -> dict[str, JSON]:
-        """Return what this server takes for a text prompt beside the usual settings."""
-        return {}
 
     def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
         """Return what this server takes for a chat beside the usual settings."""
@@ -119,7 +120,7 @@ class CompletionsDialect(Dialect):
             **self.plain_sampling,
             **self.sampling(request),
         }
-        if request.top_p != 1:
+        if request.top_p != 1 or self.always_sends_top_p:
             fields["top_p"] = request.top_p
         if request.stop:
             fields["stop"] = list(request.stop)
@@ -386,9 +387,7 @@ def finish_reason_of(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
 def usage_of(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return tokens of prompt and reply, as far as the server counts them."""
     usage = reply.get("usage")
-    counts = [usage.get(key) if isinstance(usage, dict) else None for key in ("prompt_tokens", "completion_tokens")]
-    prompt, completion = (c if isinstance(c, int) and c >= 0 else None for c in counts)
-    return prompt, completion
+    return count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
 
 
 def has_reasoned(reply: Mapping[str, Any]) -> bool:

@@ -41,9 +41,11 @@ __all__ = [
     "as_messages",
     "checked_logprob",
     "choose_model",
+    "count_in",
     "looked_up",
     "seed_of",
     "text_at",
+    "text_in",
     "tokens_at",
 ]
 
@@ -397,6 +399,18 @@ def checked_logprob(value: object) -> float:
     if value > _ROUNDING:
         raise RequestError(f"the server gave the logprob {value}, and a logprob is at most 0")
     return min(float(value), 0.0)
+
+
+def text_in(found: object, key: str) -> str | None:
+    """Return the text at a key of a JSON object; None if there is none."""
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def count_in(found: object, key: str) -> int | None:
+    """Return the number at a key of a JSON object, 0 or more; None if there is none."""
+    value = found.get(key) if isinstance(found, dict) else None
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 async def tokens_at(client: Client, path: str, body: Mapping[str, JSON]) -> list[int]:

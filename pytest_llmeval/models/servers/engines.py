@@ -31,8 +31,10 @@ from pytest_llmeval.models.servers.dialect import (
     ScoredPrompt,
     TextPair,
     checked_logprob,
+    count_in,
     looked_up,
     text_at,
+    text_in,
     tokens_at,
 )
 from pytest_llmeval.models.servers.echo import scored_ids
@@ -59,6 +61,7 @@ class VLLM(CompletionsDialect):
     """The OpenAI server of vLLM, and servers that are built on it."""
 
     name = "vllm"
+    always_sends_top_p = True
     scores = "ids"
     continues_chat = True
     heeds_max_length = True
@@ -75,19 +78,12 @@ class VLLM(CompletionsDialect):
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
-        version = (await looked_up(client, "//version")).get("version")
-        # A served name is often the root itself; an adapter's root is its own folder.
-        root = own.get("root")
-        self.max_length = found.max_length
         return replace(
             found,
-            version=version if isinstance(version, str) else None,
-            root=root if isinstance(root, str) else None,
-            details={"adapter_of": parent} if isinstance(parent := own.get("parent"), str) else {},
+            version=text_in(await looked_up(client, "//version"), "version"),
+            root=text_in(own, "root"),  # often the served name itself; an adapter's root is its own folder
+            details={"adapter_of": parent} if (parent := text_in(own, "parent")) is not None else {},
         )
-
-    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
-        return {**super().settings(request), "top_p": request.top_p}
 
     def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
         return continued(request)
@@ -214,6 +210,7 @@ class SGLang(CompletionsDialect):
     """SGLang's server."""
 
     name = "sglang"
+    always_sends_top_p = True
     scores = "ids"
     continues_chat = True
     # Where a request leaves these out, SGLang takes them from the checkpoint's generation_config.json.
@@ -225,17 +222,13 @@ class SGLang(CompletionsDialect):
         info: dict[str, Any] = {}
         for path in ("//get_model_info", "//get_server_info"):
             info |= await looked_up(client, path)
-        root, version, weights = (info.get(key) for key in ("model_path", "version", "weight_version"))
-        self.max_length = found.max_length
+        weights = text_in(info, "weight_version")
         return replace(
             found,
-            version=version if isinstance(version, str) else None,
-            root=root if isinstance(root, str) else found.root,
-            details={"weight_version": weights} if isinstance(weights, str) else {},
+            version=text_in(info, "version"),
+            root=text_in(info, "model_path") or found.root,
+            details={} if weights is None else {"weight_version": weights},
         )
-
-    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
-        return {**super().settings(request), "top_p": request.top_p}
 
     def chat_fields(self, request: GenerateRequest) -> dict[str, JSON]:
         return continued(request)
@@ -305,11 +298,10 @@ class SGLang(CompletionsDialect):
         }
         meta, _ = await self._generate(client, {"text": text, "sampling_params": sampling}, num_tokens)
         written = _entries(meta, "output_token_logprobs")
-        count = meta.get("prompt_tokens")
         return Sampled(
             tokens=tuple(token for _, token in written),
             logprobs=tuple(checked_logprob(value) for value, _ in written),
-            num_prompt_tokens=count if isinstance(count, int) else None,
+            num_prompt_tokens=count_in(meta, "prompt_tokens"),
         )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
@@ -322,8 +314,8 @@ class SGLang(CompletionsDialect):
 
 
 def _check_count(meta: Mapping[str, Any], num_sent: int) -> None:
-    count = meta.get("prompt_tokens")
-    if isinstance(count, int) and count != num_sent:
+    count = count_in(meta, "prompt_tokens")
+    if count not in (None, num_sent):
         raise RequestError(f"{num_sent} tokens were sent and the server read {count}")
 
 

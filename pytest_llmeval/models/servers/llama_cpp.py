@@ -34,9 +34,11 @@ from pytest_llmeval.models.servers.dialect import (
     TextPair,
     Written,
     checked_logprob,
+    count_in,
     looked_up,
     seed_of,
     text_at,
+    text_in,
     tokens_at,
 )
 from pytest_llmeval.models.servers.echo import is_greedy, scored_text
@@ -58,6 +60,7 @@ class LlamaServer(CompletionsDialect):
     """The server ``llama-server``."""
 
     name = "llama-server"
+    always_sends_top_p = True
     scores = "ids"
     sampling_names: ClassVar[Mapping[str, str]] = {"top_k": "top_k", "repetition_penalty": "repeat_penalty"}
     with_penalty: ClassVar[Mapping[str, JSON]] = {"repeat_last_n": -1}
@@ -72,24 +75,17 @@ class LlamaServer(CompletionsDialect):
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         props = await looked_up(client, "//props")
-        settings = props.get("default_generation_settings")
-        length = settings.get("n_ctx") if isinstance(settings, dict) else None
-        meta = own.get("meta") if isinstance(own.get("meta"), dict) else {}
-        root, version, slots = (props.get(key) for key in ("model_path", "build_info", "total_slots"))
-        size, parameters = (meta.get(key) for key in ("size", "n_params")) if isinstance(meta, dict) else (None, None)
-        self.max_length = length if isinstance(length, int) else None
+        meta, root = own.get("meta"), text_in(props, "model_path")
+        size, parameters = count_in(meta, "size"), count_in(meta, "n_params")
         return replace(
             found,
-            version=version if isinstance(version, str) else None,
-            root=root if isinstance(root, str) else None,
-            build=f"{root} of {size} bytes" if isinstance(root, str) and isinstance(size, int) else None,
-            max_length=self.max_length,
-            num_slots=slots if isinstance(slots, int) else None,
-            details={"num_parameters": parameters} if isinstance(parameters, int) else {},
+            version=text_in(props, "build_info"),
+            root=root,
+            build=None if root is None or size is None else f"{root} of {size} bytes",
+            max_length=count_in(props.get("default_generation_settings"), "n_ctx"),
+            num_slots=count_in(props, "total_slots"),
+            details={} if parameters is None else {"num_parameters": parameters},
         )
-
-    def settings(self, request: GenerateRequest) -> dict[str, JSON]:
-        return {**super().settings(request), "top_p": request.top_p}
 
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         """See ``Dialect``. A text goes to ``/completion``, which says whether the prompt was cut."""
@@ -111,13 +107,11 @@ class LlamaServer(CompletionsDialect):
         text = reply.get("content")
         if not isinstance(text, str):
             raise RequestError("the server's /completion gave no text")
-        counts = [reply.get(key) for key in ("tokens_evaluated", "tokens_predicted")]
-        prompt, written = (count if isinstance(count, int) else None for count in counts)
         return Written(
             text=text,
             finish_reason="length" if reply.get("stop_type") == "limit" else "stop",
-            num_prompt_tokens=prompt,
-            num_tokens=written,
+            num_prompt_tokens=count_in(reply, "tokens_evaluated"),
+            num_tokens=count_in(reply, "tokens_predicted"),
             seconds=seconds,
         )
 
@@ -137,8 +131,8 @@ class LlamaServer(CompletionsDialect):
             fields["logit_bias"] = [[forced, _FORCE]]
         reply, seconds = await self.post(client, "//completion", fields)
         _check_whole(reply)
-        count = reply.get("tokens_evaluated")
-        if isinstance(count, int) and count != len(prompt):
+        count = count_in(reply, "tokens_evaluated")
+        if count not in (None, len(prompt)):
             raise RequestError(f"{len(prompt)} tokens were sent and the server read {count}")
         entries = reply.get("completion_probabilities")
         if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
@@ -189,7 +183,7 @@ class LlamaServer(CompletionsDialect):
             **self.plain_sampling,
         }
         reply, _ = await self.post(client, "//completion", fields)
-        entries, count = reply.get("completion_probabilities"), reply.get("tokens_evaluated")
+        entries = reply.get("completion_probabilities")
         if not isinstance(entries, list) or not all(
             isinstance(entry, dict) and type(entry.get("id")) is int for entry in entries
         ):
@@ -197,7 +191,7 @@ class LlamaServer(CompletionsDialect):
         return Sampled(
             tokens=tuple(entry["id"] for entry in entries),
             logprobs=tuple(checked_logprob(entry.get("logprob")) for entry in entries),
-            num_prompt_tokens=count if isinstance(count, int) else None,
+            num_prompt_tokens=count_in(reply, "tokens_evaluated"),
         )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
@@ -237,6 +231,7 @@ class LlamaCppPython(CompletionsDialect):
     """The server ``python -m llama_cpp.server``; log-likelihoods need its option ``--logits_all true``."""
 
     name = "llama-cpp-python"
+    always_sends_top_p = True
     scores = "text"
     heeds_max_length = True
     # The server's own defaults are top-k 40, min-p 0.05 and, in the older releases, a repeat penalty of 1.1.
@@ -251,17 +246,8 @@ class LlamaCppPython(CompletionsDialect):
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
         info = (await looked_up(client, "//openapi.json")).get("info")
-        version = info.get("version") if isinstance(info, dict) else None
-        # Without an alias the model's name is the path of its file.
-        is_path = self.model.endswith(".gguf")
-        return replace(
-            found,
-            version=version if isinstance(version, str) else None,
-            root=self.model if is_path else None,
-        )
-
-    def settings(self, request: Any) -> dict[str, JSON]:
-        return {**super().settings(request), "top_p": request.top_p}
+        is_path = self.model.endswith(".gguf")  # without an alias the model's name is the path of its file
+        return replace(found, version=text_in(info, "version"), root=self.model if is_path else None)
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
         """See ``CompletionsDialect``. The schema stands beside the type that asks for any object."""

@@ -6,7 +6,6 @@ Its OpenAI interface wraps every text into the model's template, and cuts what d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
@@ -18,8 +17,10 @@ from pytest_llmeval.models.servers.dialect import (
     Written,
     as_messages,
     choose_model,
+    count_in,
     looked_up,
     seed_of,
+    text_in,
 )
 from pytest_llmeval.types import JSON, GenerateRequest
 
@@ -49,27 +50,16 @@ class OllamaDialect(CompletionsDialect):
         names = names or [str(entry["id"]) for entry in await listed_models(client, wanted)]
         self.model = choose_model(names, wanted, client.endpoint.url)
         own = next((entry for entry in entries if entry["name"] == self.model), {})
-        digest, version = own.get("digest"), (await looked_up(client, "//api/version")).get("version")
-        return await self._shown(
-            client,
-            FoundServer(
-                model=self.model,
-                models=tuple(names),
-                version=version if isinstance(version, str) else None,
-                build=digest if isinstance(digest, str) else None,
-            ),
+        version = text_in(await looked_up(client, "//api/version"), "version")
+        shown = (await client.post("//api/show", {"model": self.model})).get("details")
+        kept = ((key, text_in(shown, key)) for key in ("family", "parameter_size", "quantization_level"))
+        return FoundServer(
+            model=self.model,
+            models=tuple(names),
+            version=version,
+            build=text_in(own, "digest"),
+            details={key: value for key, value in kept if value is not None},
         )
-
-    async def _shown(self, client: Client, found: FoundServer) -> FoundServer:
-        """Return what was found, with what ``/api/show`` says of the model."""
-        shown = await client.post("//api/show", {"model": self.model})
-        details = shown.get("details") if isinstance(shown.get("details"), dict) else {}
-        kept: dict[str, JSON] = {
-            key: value
-            for key in ("family", "parameter_size", "quantization_level")
-            if isinstance(value := details.get(key) if isinstance(details, dict) else None, str)
-        }
-        return replace(found, details=kept)
 
     async def write(self, client: Client, request: GenerateRequest) -> Written:
         """See ``Dialect``."""
@@ -94,12 +84,10 @@ class OllamaDialect(CompletionsDialect):
         else:
             reply, seconds = await self.post(client, "//api/generate", fields)
         holder = reply.get("message") if is_chat else reply
-        text = holder.get("content" if is_chat else "response") if isinstance(holder, dict) else None
-        if not isinstance(text, str):
+        text = text_in(holder, "content" if is_chat else "response")
+        if text is None:
             raise RequestError("the server's reply has no text")
-        thinking = holder.get("thinking") if isinstance(holder, dict) else None
-        reasoning = thinking if isinstance(thinking, str) and thinking else None
-        return await self._whole(client, reply, text, seconds, reasoning)
+        return await self._whole(client, reply, text, seconds, text_in(holder, "thinking") or None)
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
         return "json" if way == "json_object" else self.schema(request)
@@ -119,9 +107,7 @@ class OllamaDialect(CompletionsDialect):
         self, client: Client, reply: Mapping[str, Any], text: str, seconds: float, reasoning: str | None
     ) -> Written:
         """Return the reply, unless its prompt filled the context: then it was cut. Raises ``RequestError``."""
-        prompt, written = (
-            c if isinstance(c := reply.get(k), int) else None for k in ("prompt_eval_count", "eval_count")
-        )
+        prompt = count_in(reply, "prompt_eval_count")
         if self.max_length is None:  # known once the model is loaded
             self.max_length = await self._context_length(client)
         if prompt is not None and self.max_length is not None and prompt >= self.max_length - 1:
@@ -133,21 +119,19 @@ class OllamaDialect(CompletionsDialect):
             text=text,
             finish_reason="length" if reply.get("done_reason") == "length" else "stop",
             num_prompt_tokens=prompt,
-            num_tokens=written,
+            num_tokens=count_in(reply, "eval_count"),
             seconds=seconds,
             reasoning=reasoning,
             **served_by(reply),
         )
 
     async def _context_length(self, client: Client) -> int | None:
-        own = self.extra_body.get("options")
-        if isinstance(own, dict) and isinstance(length := own.get("num_ctx"), int):
+        if (length := count_in(self.extra_body.get("options"), "num_ctx")) is not None:
             return length
         loaded = (await looked_up(client, "//api/ps")).get("models")
         for entry in loaded if isinstance(loaded, list) else ():
             if isinstance(entry, dict) and self.model in (entry.get("name"), entry.get("model")):
-                length = entry.get("context_length")
-                return length if isinstance(length, int) else None
+                return count_in(entry, "context_length")
         return None
 
     def body(self, fields: Mapping[str, JSON]) -> dict[str, JSON]:

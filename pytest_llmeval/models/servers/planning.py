@@ -236,7 +236,7 @@ class Planner:
             raise RequestError("generate.{}: {}".format(*unknown))
         prompt: Prompt = request.prompt
         if isinstance(prompt, tuple):
-            if not _is_begun(prompt) or self._dialect.continues_chat or self._dialect.is_hosted:
+            if prompt[-1].role != "assistant" or self._dialect.continues_chat or self._dialect.is_hosted:
                 if self._verdict.chat is not None:
                     raise RequestError(f"the self-test has refused this server's chats: {self._verdict.chat}")
                 return PlannedText((place,), request, None, self._opened(request.reasoning))
@@ -296,7 +296,3 @@ class Planner:
 def _check_encodable(text: str) -> None:
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
         raise RequestError("the text holds a lone surrogate, which no tokenizer can encode")
-
-
-def _is_begun(prompt: tuple[Message, ...]) -> bool:
-    return prompt[-1].role == "assistant"
