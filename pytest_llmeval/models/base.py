@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -44,6 +45,7 @@ __all__ = [
     "answers_in_background",
     "answers_one_by_one",
     "answers_samples",
+    "check_settings",
     "ended_at_limit",
     "identify",
 ]
@@ -132,6 +134,20 @@ def ended_at_limit(finish_reason: str) -> bool:
 
 
 _LIMIT = re.compile(r"length|max_?(?:output_?)?tokens|context_window")
+
+
+def check_settings(request: GenerateRequest) -> None:
+    """Raise ``RequestError`` for settings by which no text can be written."""
+    if request.max_tokens < 1:
+        raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
+    if not (math.isfinite(request.temperature) and request.temperature >= 0):
+        raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
+    if not 0 < request.top_p <= 1:
+        raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
+    if request.top_k < 0:
+        raise RequestError(f"top_k is {request.top_k}: expected 1 or more, or 0 for all tokens")
+    if not (math.isfinite(request.repetition_penalty) and request.repetition_penalty > 0):
+        raise RequestError(f"repetition_penalty is {request.repetition_penalty}: expected a number above 0")
 
 
 def answers_in_background(model: object) -> TypeGuard[BackgroundModel]:

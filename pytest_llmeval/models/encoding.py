@@ -21,7 +21,17 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import Prompt
 
-__all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer"]
+__all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer", "check_encodable"]
+
+
+def check_encodable(text: str) -> None:
+    """Raise ``RequestError`` for a text with a lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise RequestError(
+            f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
+        ) from None
 
 
 class Tokenizer(Protocol):
@@ -203,12 +213,7 @@ class Encoder:
     def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
         """Return the tokens of a text; ``add_special_tokens`` None leaves special tokens to the tokenizer."""
         settings: dict[str, bool] = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise RequestError(
-                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X}), which no tokenizer can encode"
-            ) from None
+        check_encodable(text)
         # verbose: it would warn of texts longer than the context, of which we refuse some and cut others into windows
         return list(self._tokenizer.encode(text, verbose=False, **settings))
 

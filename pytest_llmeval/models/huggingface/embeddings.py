@@ -17,6 +17,7 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError, LLMEvalError, RequestError
 from pytest_llmeval.models.base import Backend, Failed
+from pytest_llmeval.models.encoding import check_encodable
 from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import UNUSED, check_embedder, deciding_files
 from pytest_llmeval.models.huggingface.device import Threads, is_out_of_memory, resolve_device, resolve_dtype
@@ -136,9 +137,9 @@ class SentenceEmbedder(Backend):
         does not say.
         """
         try:
-            text.encode()
-        except UnicodeEncodeError:
-            return RequestError("the text holds a lone surrogate, which no tokenizer can encode")
+            check_encodable(text)
+        except RequestError as error:
+            return error
         tokenizer = getattr(self._model, "tokenizer", None)
         if not callable(tokenizer):
             return 0

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.base import Backend, Failed
+from pytest_llmeval.models.base import Backend, Failed, check_settings
 from pytest_llmeval.models.encoding import EncodedPair, Encoder, SeparateEncoder
 from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.batches import (
@@ -418,16 +418,7 @@ class HuggingFaceModel(Backend):
 
     def _encode_prompt(self, request: GenerateRequest) -> tuple[tuple[int, ...], str]:
         """Return the tokens of a prompt, and the tag of reasoning with which it ends."""
-        if request.max_tokens < 1:
-            raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
-        if not (math.isfinite(request.temperature) and request.temperature >= 0):
-            raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
-        if not 0 < request.top_p <= 1:
-            raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
-        if request.top_k < 0:
-            raise RequestError(f"top_k is {request.top_k}: expected 1 or more, or 0 for all tokens")
-        if not (math.isfinite(request.repetition_penalty) and request.repetition_penalty > 0):
-            raise RequestError(f"repetition_penalty is {request.repetition_penalty}: expected a number above 0")
+        check_settings(request)
         text = self._encoder.render(request.prompt)
         prompt = self._encoder.prompt(text)
         self._check_room(len(prompt), request.max_tokens)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
-from pytest_llmeval.models.encoding import EncodedPair, Encoder
+from pytest_llmeval.models.base import check_settings
+from pytest_llmeval.models.encoding import EncodedPair, Encoder, check_encodable
 from pytest_llmeval.models.huggingface.batches import rolling_windows
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair
 from pytest_llmeval.models.servers.self_test import ServerVerdict
@@ -169,7 +170,7 @@ class Planner:
         kept = context.rstrip()
         pair = TextPair(kept, context[len(kept) :] + request.continuation)
         for text in (pair.context, pair.continuation):
-            _check_encodable(text)
+            check_encodable(text)
         return pair
 
     def _check_room(self, num_tokens: int, num_new_tokens: int) -> None:
@@ -220,18 +221,13 @@ class Planner:
     def _embedded(self, request: EmbeddingRequest) -> str:
         if (reason := self._verdict.refusal("embed")) is not None:
             raise RequestError(f"the self-test has refused this server's embeddings: {reason}")
-        _check_encodable(request.text)
+        check_encodable(request.text)
         return request.text
 
     # Texts
 
     def _text(self, place: int, request: GenerateRequest) -> PlannedText:
-        if request.max_tokens < 1:
-            raise RequestError(f"max_tokens is {request.max_tokens}: expected 1 or more")
-        if not request.temperature >= 0:
-            raise RequestError(f"temperature is {request.temperature}: expected a number, 0 or more")
-        if not 0 < request.top_p <= 1:
-            raise RequestError(f"top_p is {request.top_p}: expected a number above 0, at most 1")
+        check_settings(request)
         if (unknown := self.unknown_setting(request)) is not None:
             raise RequestError("generate.{}: {}".format(*unknown))
         prompt: Prompt = request.prompt
@@ -291,8 +287,3 @@ class Planner:
             self._adds_bos = self._encoder.adds_bos
         bos = self._encoder.bos_text
         return text.removeprefix(bos) if bos and self._adds_bos else text
-
-
-def _check_encodable(text: str) -> None:
-    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-        raise RequestError("the text holds a lone surrogate, which no tokenizer can encode")
