@@ -28,10 +28,10 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBounds:
-    """The number of calls that run at a time, None for as many as is usual, and the time that one may take.
+    """Bounds on the calls of a function: how many run at a time, and how long one may take.
 
-    ``most`` is what the user allows models in general, in the place of what is usual. In ``folder`` the processes of a
-    session agree on the number; None where there is one process.
+    ``concurrency`` None leaves the number to ``most``, which the user allows every model, or to the default. In
+    ``folder`` the processes of a session agree on the number; None if there is one process.
     """
 
     concurrency: int | None = None
@@ -66,10 +66,10 @@ class _Stopped(Exception):
 class Calls:
     """Runs calls of one function.
 
-    Those of an async function are coroutines on one event loop, 8 at a time. Those of another one run one after the
-    other where they are asked for; where it is told how many at a time, or how long one may take, or where an event
-    loop runs already, each runs in a thread of its own. In time means from the call on, not from the waiting for its
-    turn. What is late is cancelled, or where it is a thread, left behind: nothing can end it.
+    Calls of an async function are coroutines on one event loop, 8 at a time. Calls of any other function run one after
+    the other in the asking thread; with a number of concurrent calls, a time limit, or an event loop that runs already,
+    each runs in a thread of its own. The time limit counts from the start of a call, not from the wait for its turn. A
+    coroutine that is late is cancelled; a thread is left behind, since nothing can end it.
     """
 
     def __init__(self, function: object, name: str, bounds: CallBounds) -> None:

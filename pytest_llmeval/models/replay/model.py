@@ -1,4 +1,4 @@
-"""Replies from a file in place of a model: which reply belongs to which sample."""
+"""Answers with replies from a file in place of a model, and finds out which reply belongs to which sample."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ def assign_replies(
 ) -> dict[str, tuple[RecordedReply, ...]]:
     """Return the replies to each sample of a suite, by the sample's id, those of several epochs in their order.
 
-    By id; by number, where the file counts rows; else by order, with ``partial`` as far as both go. Raises
-    ``ReplyProblem`` for replies that have no sample, samples that have no reply (unless ``partial``), two replies to
-    one sample that are not epochs, and replies to other rows than the suite's.
+    They are assigned by id, by number if the file counts rows, else by order (with ``partial`` as far as both go).
+    Raises ``ReplyProblem`` for replies that have no sample, samples that have no reply (unless ``partial``), two
+    replies to one sample that are not epochs, and replies to other rows than the suite's.
     """
     own = replies.of(suite)
     if not own:

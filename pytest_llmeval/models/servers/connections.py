@@ -262,7 +262,7 @@ class TimedReply(dict[str, Any]):
 
 
 class ServedBy(TypedDict):
-    """The giver of a reply, by its own word: fields of any response. None where it does not say."""
+    """The model and the system that gave a reply, as the server names them; None if it does not."""
 
     served_model: str | None
     system_fingerprint: str | None
@@ -272,7 +272,7 @@ _LONGEST_NAME = 200
 
 
 def served_by(reply: Mapping[str, Any]) -> ServedBy:
-    """Return what a reply says of the model that gave it, and of what that ran on."""
+    """Return the model that gave a reply, and the system that it ran on, as the reply names them."""
     return ServedBy(served_model=_name(reply, "model"), system_fingerprint=_name(reply, "system_fingerprint"))
 
 
@@ -282,7 +282,7 @@ def _name(reply: Mapping[str, Any], key: str) -> str | None:
 
 
 def served_together(parts: Iterable[Any]) -> ServedBy:
-    """Return who has given several responses that are one: each name once."""
+    """Return the names behind several responses that count as one, each name once."""
     found = list(parts)
 
     def names(key: str) -> str | None:

@@ -236,9 +236,8 @@ _WIDTHS: Mapping[str, int] = {"llama-cpp-python": 4, "llama-server": 1, "ollama"
 def load_server(name: str, arguments: ServerArguments, role: Role | None = None) -> ServerModel:
     """Return the model behind the servers of ``arguments``, which the user calls ``name``. Takes a few requests.
 
-    An embedder is asked for embeddings, and for nothing else; of a model whose replies are JSON, as a judge's, it is
-    found out how it is held to that.
-    Raises ``ModelError`` in one line.
+    An embedder is asked for embeddings, and for nothing else. For a model whose replies are JSON, as a judge's are, it
+    is found out how the server is held to JSON. Raises ``ModelError`` in one line.
     """
     clients: list[Client] = []
     try:
@@ -348,16 +347,17 @@ async def _connect(arguments: ServerArguments, client: Client) -> ServerReplica:
 
 
 def _watch(member: ServerReplica, arguments: ServerArguments, probe: Probe | None) -> None:
-    """Have the server asked from now on whether it is the same, when there is doubt. The name of a hosted model says
-    nothing that could be compared.
+    """Have the server asked whether it is still the same, whenever it is suspect.
+
+    A hosted model is left out: its name says nothing that could be compared.
     """
     if not member.dialect.is_hosted:
         member.client.watch.ask = functools.partial(_check_is_the_same, member, arguments, probe)
 
 
 async def _check_is_the_same(member: ServerReplica, arguments: ServerArguments, probe: Probe | None) -> None:
-    """Ask again what the server is, and for the logprobs of a text that are known. Raises ``ModelError`` where that is
-    something else now.
+    """Compare the server with what it was: its identity, and the known logprobs of a text. Raises ``ModelError`` if it
+    differs.
     """
     url, found, timeout_s = member.client.endpoint.url, member.found, arguments.timeout_s
     # The request that waits for this has one of the host's slots.

@@ -140,10 +140,10 @@ _NUM_ENCODERS = 4
 
 
 class ServerModel(UniformBackend):
-    """A model that servers run. ``verdict`` is what their self-test found; ``summary`` says it in one line.
+    """A model that servers run. ``verdict`` is the result of their self-test; ``summary`` says it in one line.
 
-    ``prices`` are those of a million tokens, of prompts and of what is generated. ``missing`` says of each server that
-    did not answer at the start why.
+    ``prices`` are for a million tokens, of prompts and of replies. ``missing`` has a line for each server that did not
+    answer at the start.
     """
 
     has_stops_behind_reasoning = True
@@ -180,7 +180,7 @@ class ServerModel(UniformBackend):
 
     @property
     def why_weights_may_change(self) -> str | None:
-        """Return why the model may be another one the next time, though the server says the same; None where it cannot.
+        """Return why the next session may meet another model though the server says the same; None if it cannot.
 
         A digest is made from the weights. A name or a path stays when others are put in their place.
         """
@@ -270,7 +270,7 @@ class ServerModel(UniformBackend):
         return self.await_all(self.submit(requests), listener)
 
     async def _answer(self, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]) -> None:
-        """Encode portion by portion, and ask what each comes to while the next is encoded."""
+        """Encode the requests in portions, and ask one portion while the next is encoded."""
         running = asyncio.get_running_loop()
         tasks: list[asyncio.Task[None]] = []
         try:

@@ -1,4 +1,4 @@
-"""Plans what a server is asked for requests: encoded, grouped, checked for length. No network.
+"""Plans how a server is asked: requests are encoded, grouped, and checked for length. No network.
 
 Options of one prompt that differ in their last token alone become one ``Options``; equal pairs are asked once.
 """
@@ -58,7 +58,8 @@ class Pair:
 class Options:
     """Several continuations of one context that differ in their last token alone.
 
-    ``shared`` is what they have in common behind the context; ``tokens`` has, for each last token, whose it is.
+    ``shared`` is what they have in common behind the context; ``tokens`` maps each last token to the places of its
+    requests.
     """
 
     context: tuple[int, ...]
@@ -114,7 +115,7 @@ class Planner:
         self._chat_end: str | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
-        """Return the questions that these requests, each with its place, come to, and the errors of the others."""
+        """Return the questions for these requests, each with its place, and the errors of those that cannot be asked."""
         questions: list[Question] = []
         errors: dict[int, RequestError] = {}
         pairs: dict[EncodedPair | TextPair, list[int]] = {}

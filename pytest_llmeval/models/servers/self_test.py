@@ -73,7 +73,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVerdict:
-    """A verdict on what a server can be asked for: for each of the three None, or why not.
+    """The verdict on what a server can be asked for: None for what works, else the reason.
 
     ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
     ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
@@ -110,7 +110,7 @@ class ServerVerdict:
         return len(self.refusals) == len(self._abilities())
 
     def as_json(self) -> dict[str, JSON]:
-        """Return for the report ``works``, or the reason, of each."""
+        """Return for each ability, as the report has it, ``works`` or the reason why not."""
         found: dict[str, JSON] = {
             name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
         }
@@ -121,7 +121,7 @@ class ServerVerdict:
         return found
 
     def summary(self) -> str:
-        """Return for the header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
+        """Return the part of pytest's header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
         works = [name for name, reason in self._abilities() if reason is None]
         line = "self-test: " + (", ".join(works) or "nothing works")
         if self.loglikelihood is None and self.largest_difference is not None:
@@ -152,9 +152,9 @@ def reason_of(error: Exception) -> str:
 
 
 def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
-    """Raise ``ModelError`` where the server was busy, or broken for the moment, and not unable.
+    """Raise ``ModelError`` if the server was only busy, or broken for the moment.
 
-    Some servers answer 500 to what they cannot do; ``is_500_passing``: it is not to be taken for that.
+    Some servers answer 500 to requests that they can never answer; with ``is_500_passing`` a 500 counts as temporary.
     """
     if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
         raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
@@ -544,9 +544,10 @@ async def examine_embeddings(dialect: Dialect, client: Client) -> ServerVerdict:
 
 
 async def find_json_way(dialect: Dialect, client: Client) -> None:
-    """Find out how the server is held to JSON, which is then so for all verdicts. Chats work: see ``examine``.
+    """Find out how the server is held to JSON; all judgements are then asked for in this way. Raises what ``examine``
+    raises.
 
-    What it refuses now is therefore the format, whatever it says of it. Raises as ``examine``.
+    Chats are known to work. A refusal is therefore about the format, whatever it says.
     """
     prompt = (Message(role="user", content="Is the sky blue? " + _JSON_WANTED),)
     request = GenerateRequest(prompt, max_tokens=_NUM_JSON, json_schema=json.dumps(_JSON_SCHEMA))
