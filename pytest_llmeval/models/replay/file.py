@@ -176,7 +176,7 @@ def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
     """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
     format_ = replay_format(source, arguments.format)
     if format_ == _TREC:
-        return Replies(shown=source.shown, kind="TREC run", replies=tuple(_of_run(source)))
+        return Replies(shown=source.shown, kind="TREC run", replies=tuple(_read_run(source)))
     records: list[tuple[str, Mapping[str, Any]]] | None = None
     report = None
     if format_ == _JOURNAL:
@@ -245,9 +245,9 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Record
             num_tokens=_values(row.columns, arguments.num_tokens),
             scores=None if scores is None else _values(row.columns, scores),
             is_greedy=_values(row.columns, arguments.is_greedy),
-            contexts=_contexts_of(row, arguments),
-            documents=_documents_of(row, arguments),
-            reasonings=_reasonings_of(row, arguments),
+            contexts=_read_column(row, arguments, "contexts", context_texts),
+            documents=_read_column(row, arguments, "documents", found_documents),
+            reasonings=_read_column(row, arguments, "reasoning", _reasoning),
             truncated=truncated(_value(row.columns, arguments.finish_reason)),
         )
 
@@ -270,45 +270,30 @@ def _holds_numbers(value: JSON) -> bool:
     return False
 
 
-def _reasonings_of(row: Row, arguments: ReplayArguments) -> tuple[str | None, ...]:
-    """Return the reasoning in a row, as ``_contexts_of`` returns its contexts."""
-    value = _value(row.columns, arguments.reasoning)
-    if "reasoning" in arguments.given and not isinstance(value, str | None):
-        raise ReplyProblem(f"{row.place}: reasoning: found {describe(value)}, expected text")
-    return (value,) if isinstance(value, str) else ()
-
-
 def truncated(finish_reason: object) -> tuple[bool, ...]:
     """Return ``Reply.truncated`` of a row that may say why its reply ended."""
     return (ended_at_limit(finish_reason),) if isinstance(finish_reason, str) else ()
 
 
-def _contexts_of(row: Row, arguments: ReplayArguments) -> tuple[tuple[str, ...], ...]:
-    """Return the contexts in the column that the arguments name; one that merely has the usual name may hold something
+def _read_column(row: Row, arguments: ReplayArguments, name: str, read: Callable[[object], _T]) -> tuple[_T, ...]:
+    """Return what a row has in the column of an argument. A column that merely has the usual name may hold something
     else.
     """
-    value = _value(row.columns, arguments.contexts)
+    value = _value(row.columns, getattr(arguments, name))
     if value is None:
         return ()
     try:
-        return (context_texts(value),)
+        return (read(value),)
     except ValueError as error:
-        if "contexts" not in arguments.given:
+        if name not in arguments.given:
             return ()
-        raise ReplyProblem(f"{row.place}: contexts: {error}") from None
+        raise ReplyProblem(f"{row.place}: {name}: {error}") from None
 
 
-def _documents_of(row: Row, arguments: ReplayArguments) -> tuple[Documents, ...]:
-    """Return the documents in the column that the arguments name; see ``_contexts_of``."""
-    value = _value(row.columns, arguments.documents)
-    if value is None:
-        return ()
-    try:
-        return (found_documents(value),)
-    except ValueError as error:
-        if "documents" not in arguments.given:
-            return ()
-        raise ReplyProblem(f"{row.place}: documents: {error}") from None
+def _reasoning(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"found {describe(value)}, expected text")
+    return value
 
 
 def _id_of(row: Row, value: JSON) -> str | None:
@@ -390,14 +375,6 @@ def _lm_eval_reply(row: Row, number: int) -> RecordedReply:
         is_text=True,
         doc=doc if isinstance(doc, dict) else None,
     )
-
-
-def _of_run(source: Source) -> Iterator[RecordedReply]:
-    try:
-        for line, query, documents in _read_run(source):
-            yield RecordedReply(place=f"{source.shown}:{line}", id=query, documents=(documents,))
-    except ValueError as problem:
-        raise ReplyProblem(str(problem)) from None
 
 
 # This plugin's reports
@@ -508,11 +485,11 @@ def parsed_list(value: JSON) -> JSON:
     return value
 
 
-def _read_run(source: Source) -> Iterator[tuple[int, str, Documents]]:
-    """Yield each query's first line, its id, and its documents by their scores, equal ones as they stand.
+def _read_run(source: Source) -> Iterator[RecordedReply]:
+    """Yield the reply to each query of a TREC run: its documents by their scores, equal ones as they stand.
 
-    The score decides, as in trec_eval, and not the rank. ``ValueError`` says where the file is none, ``SuiteError``
-    where it cannot be read.
+    The score decides, as in trec_eval, and not the rank. Raises ``ReplyProblem`` for a file that is no run, and
+    ``SuiteError`` for one that cannot be read.
     """
     found: dict[str, dict[str, float]] = {}
     first: dict[str, int] = {}
@@ -526,13 +503,13 @@ def _read_run(source: Source) -> Iterator[tuple[int, str, Documents]]:
                 if document in own:
                     raise ValueError(f"the document {quoted(document)} stands twice for the query {quoted(query)}")
             except ValueError as error:
-                raise ValueError(f"{source.shown}:{number}: {error}") from None
+                raise ReplyProblem(f"{source.shown}:{number}: {error}") from None
             first.setdefault(query, number)
             own[document] = score
     if not found:
-        raise ValueError(f"{source.shown} holds no rows, expected a TREC run")
+        raise ReplyProblem(f"{source.shown} holds no rows, expected a TREC run")
     for query, own in found.items():
-        yield first[query], query, found_documents(own)
+        yield RecordedReply(place=f"{source.shown}:{first[query]}", id=query, documents=(found_documents(own),))
 
 
 def _run_line(cells: Sequence[str]) -> tuple[str, str, float]:

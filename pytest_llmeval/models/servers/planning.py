@@ -115,7 +115,7 @@ class Planner:
         self._chat_end: str | None = None
 
     def plan(self, requests: Iterable[tuple[int, Request]]) -> tuple[list[Question], dict[int, RequestError]]:
-        """Return the questions for these requests, each with its place, and the errors of those that cannot be asked."""
+        """Return the questions for requests, each with its place, and the errors of those that cannot be asked."""
         questions: list[Question] = []
         errors: dict[int, RequestError] = {}
         pairs: dict[EncodedPair | TextPair, list[int]] = {}
