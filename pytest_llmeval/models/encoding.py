@@ -6,6 +6,7 @@
 - BOS as the tokenizer says, and not added to a text that already begins with it.
 - An empty context is BOS, else EOS; a continuation that begins with that token is not given a second one.
 - For encoder-decoder models both are encoded by themselves (``SeparateEncoder``).
+- A text that is longer than the model's context is cut into windows, in which every token is scored once.
 
 Where lm-eval would stop on an assertion (nothing is left to score, nothing to condition on), a ``RequestError`` says
 so.
@@ -14,14 +15,24 @@ so.
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.types import Prompt
+from pytest_llmeval.types import LoglikelihoodResponse, Prompt
 
-__all__ = ["EncodedPair", "Encoder", "SeparateEncoder", "Tokenizer", "check_encodable"]
+__all__ = [
+    "EncodedPair",
+    "Encoder",
+    "SeparateEncoder",
+    "Tokenizer",
+    "check_encodable",
+    "rolling_windows",
+    "sum_of_windows",
+]
 
 
 def check_encodable(text: str) -> None:
@@ -246,3 +257,51 @@ class SeparateEncoder(Encoder):
             return self._after_nothing(continuation)
         context_tokens = list(self._encode_context(kept)) or [self._prefix()]
         return context_tokens, self._tokens(continuation, add_special_tokens=False)
+
+
+def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
+    """Return the log-likelihood of a text, from those of its windows. A text without tokens has 0, as in lm-eval."""
+    return LoglikelihoodResponse(
+        loglikelihood=math.fsum(window.loglikelihood for window in windows),
+        num_tokens=sum(window.num_tokens for window in windows),
+        is_greedy=bool(windows) and all(window.is_greedy for window in windows),
+        num_context_tokens=1 if windows else 0,
+        seconds=math.fsum(window.seconds for window in windows),
+        is_timed=bool(windows) and all(window.is_timed for window in windows),
+    )
+
+
+def rolling_windows(
+    tokens: tuple[int, ...], *, prefix_token: int, max_length: int | None, stride: int | None = None
+) -> Iterator[EncodedPair]:
+    """Return the windows of a text, in order: each scores its continuation, and these together are ``tokens``.
+
+    The first window is up to ``max_length`` tokens after ``prefix_token``. Every later one scores the next ``stride``
+    tokens (fewer at the end) after as much of the text as the model holds beside them. The model is fed a window
+    without its last token, so one of ``max_length + 1`` tokens fits: a token has ``max_length - stride + 1`` before it
+    at least, and the last window is as full as the others. ``stride`` None is ``max_length``: disjoint windows.
+
+    These are ``get_rolling_token_windows`` of lm-eval 0.4.13 (``lm_eval/utils.py``) with ``max_seq_len=max_length``
+    and ``context_len=max_length - stride + 1``; with ``stride`` None what its ``loglikelihood_rolling`` scores. With a
+    stride they are the windows of the guide «Perplexity of fixed-length models» of transformers' documentation, but for
+    its last window, which is shorter, and its first token, which it does not score.
+
+    Raises ``RequestError`` for a stride that is not from 1 to ``max_length``, and where the model has no
+    ``max_length``: the result depends on it, so it is not guessed.
+    """
+    if max_length is None:
+        raise RequestError(
+            "the size of the model's context is not known, and the windows of a long text depend on it; "
+            "give --llm-model-arg max_length=N (lm-eval takes 2048)"
+        )
+    step = max_length if stride is None else stride
+    if not 1 <= step <= max_length:
+        raise RequestError(f"the stride is {stride}: expected a number from 1 to {max_length}, the size of the context")
+    return _windows((prefix_token, *tokens), max_length, step)
+
+
+def _windows(fed: tuple[int, ...], max_length: int, step: int) -> Iterator[EncodedPair]:
+    start, end = 1, min(1 + max_length, len(fed))
+    while start < end:
+        yield EncodedPair(fed[max(0, end - max_length - 1) : start], fed[start:end])
+        start, end = end, min(end + step, len(fed))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.dispatch import ask as ask_model
 from pytest_llmeval.models.base import Backend, Failed
-from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.batches import Outcome, rolling_windows, score_texts
+from pytest_llmeval.models.encoding import EncodedPair, rolling_windows
+from pytest_llmeval.models.huggingface.batches import score_texts
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
@@ -144,9 +144,11 @@ def encode(text: str) -> tuple[int, tuple[int, ...]]:
     return PREFIX, tuple(map(ord, text))
 
 
-def score(pairs: Mapping[int, EncodedPair], tell: Callable[[Mapping[int, Outcome]], None]) -> Mapping[int, Outcome]:
+def score(
+    pairs: Mapping[int, EncodedPair], tell: Callable[[Mapping[int, LoglikelihoodResponse | RequestError]], None]
+) -> Mapping[int, LoglikelihoodResponse | RequestError]:
     """A token's logprob is -1 / its code; a window with a ``?`` fails."""
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, LoglikelihoodResponse | RequestError] = {}
     for key, pair in pairs.items():
         outcomes[key] = (
             RequestError("no memory")
@@ -163,7 +165,7 @@ def score(pairs: Mapping[int, EncodedPair], tell: Callable[[Mapping[int, Outcome
     return outcomes
 
 
-def ask(*texts: str, stride: int | None = None, portion: int = 1 << 20) -> list[Outcome]:
+def ask(*texts: str, stride: int | None = None, portion: int = 1 << 20) -> list[LoglikelihoodResponse | RequestError]:
     requests = [LoglikelihoodRollingRequest(text, stride) for text in texts]
     return score_texts(requests, encode=encode, max_length=4, score=score, max_tokens_planned=portion)
 
@@ -263,7 +265,7 @@ def test_a_backend_need_not_score_texts() -> None:
 
 @given(st.lists(st.text("abcx?!", max_size=12), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 12))
 def test_of_a_stopped_call_whole_texts_are_kept(texts: list[str], portion: int, num_windows: int) -> None:
-    finished: dict[int, Outcome] = {}
+    finished: dict[int, LoglikelihoodResponse | RequestError] = {}
     told = 0
 
     def stop(done: int, total: int) -> None:

@@ -15,8 +15,8 @@ import torch
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.findings import Findings
+from pytest_llmeval.models.huggingface.forward import Outcome
 from pytest_llmeval.models.huggingface.kind import Folder, load_backend
-from pytest_llmeval.models.huggingface.loglikelihood import Outcome
 from pytest_llmeval.models.huggingface.self_check import compare, self_check
 from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from tests.tiny_models import make_checkpoint

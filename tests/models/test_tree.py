@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.checkpoint import Attention
-from pytest_llmeval.models.huggingface.forward import Runner
-from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
+from pytest_llmeval.models.huggingface.forward import Outcome, Runner
+from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse

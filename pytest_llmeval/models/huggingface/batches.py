@@ -1,36 +1,33 @@
-"""Decides which requests run together, and cuts texts longer than the model's context into windows. No tensors.
+"""Decides which requests run together, and scores long texts window by window. No tensors.
 
 A row is one input that the model reads. Requests whose input is the same (the same question and another one-token
-answer, or the same request twice) share a row; rows of similar length share a batch. In windows every token is scored
-once.
+answer, or the same request twice) share a row; rows of similar length share a batch.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.base import Failed
+from pytest_llmeval.models.encoding import EncodedPair, rolling_windows, sum_of_windows
 from pytest_llmeval.types import LoglikelihoodResponse, LoglikelihoodRollingRequest
 
 __all__ = [
     "BatchRow",
-    "Outcome",
     "group_by",
     "plan_batches",
     "plan_decoder_rows",
     "plan_rows",
-    "rolling_windows",
     "score_texts",
-    "sum_of_windows",
 ]
 
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
+_Scored: TypeAlias = LoglikelihoodResponse | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +100,6 @@ def plan_batches(
     return batches
 
 
-Outcome: TypeAlias = LoglikelihoodResponse | RequestError
-
 _MAX_TOKENS_PLANNED = 1 << 20
 """The most tokens of windows that are scored in one call: a small stride makes many times the tokens of the texts."""
 
@@ -115,13 +110,13 @@ def score_texts(
     encode: Callable[[str], tuple[int, tuple[int, ...]]],
     max_length: int | None,
     score: Callable[
-        [Mapping[int, EncodedPair], Callable[[Mapping[int, Outcome]], None]],
-        Mapping[int, Outcome],
+        [Mapping[int, EncodedPair], Callable[[Mapping[int, _Scored]], None]],
+        Mapping[int, _Scored],
     ],
     on_progress: Callable[[int, int], None] | None = None,
-    on_finished: Callable[[Mapping[int, Outcome]], None] | None = None,
+    on_finished: Callable[[Mapping[int, _Scored]], None] | None = None,
     max_tokens_planned: int = _MAX_TOKENS_PLANNED,
-) -> list[Outcome]:
+) -> list[_Scored]:
     """Return one response (or ``RequestError``) for each text: the sums over its windows.
 
     ``encode`` gives the token before a text, and the text's tokens; ``score`` returns an outcome for each window under
@@ -129,15 +124,15 @@ def score_texts(
     texts count as the windows are done. ``on_finished`` gets each text that is done while others are not. A text
     without tokens has a log-likelihood of 0, as in lm-eval.
     """
-    outcomes: list[list[Outcome]] = [[] for _ in requests]
+    outcomes: list[list[_Scored]] = [[] for _ in requests]
     told: set[int] = set()
 
     def score_portion(windows: Sequence[tuple[int, EncodedPair]]) -> None:
         keys_of = group_by((index, key) for key, (index, _) in enumerate(windows))
-        scored: dict[int, Outcome] = {}
+        scored: dict[int, _Scored] = {}
         first, last = windows[0][0], windows[-1][0]
 
-        def on_scored(found: Mapping[int, Outcome]) -> None:
+        def on_scored(found: Mapping[int, _Scored]) -> None:
             scored.update(found)
             if on_finished is not None:
                 # The last text may go on in windows that have not been cut yet.
@@ -162,7 +157,7 @@ def _portions(
     requests: Sequence[LoglikelihoodRollingRequest],
     encode: Callable[[str], tuple[int, tuple[int, ...]]],
     max_length: int | None,
-    outcomes: Sequence[list[Outcome]],
+    outcomes: Sequence[list[_Scored]],
     max_tokens: int,
 ) -> Iterator[list[tuple[int, EncodedPair]]]:
     """Return ``(request, window)`` of all texts, in portions of up to ``max_tokens`` tokens; errors go to
@@ -188,7 +183,7 @@ def _portions(
         yield portion
 
 
-def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+def _joined(outcomes: Sequence[_Scored]) -> _Scored:
     """Return the outcome of a text: the first error of its windows, else the sums."""
     windows: list[LoglikelihoodResponse] = []
     for outcome in outcomes:
@@ -196,51 +191,3 @@ def _joined(outcomes: Sequence[Outcome]) -> Outcome:
             return outcome
         windows.append(outcome)
     return sum_of_windows(windows)
-
-
-def sum_of_windows(windows: Sequence[LoglikelihoodResponse]) -> LoglikelihoodResponse:
-    """Return the log-likelihood of a text, from those of its windows. A text without tokens has 0, as in lm-eval."""
-    return LoglikelihoodResponse(
-        loglikelihood=math.fsum(window.loglikelihood for window in windows),
-        num_tokens=sum(window.num_tokens for window in windows),
-        is_greedy=bool(windows) and all(window.is_greedy for window in windows),
-        num_context_tokens=1 if windows else 0,
-        seconds=math.fsum(window.seconds for window in windows),
-        is_timed=bool(windows) and all(window.is_timed for window in windows),
-    )
-
-
-def rolling_windows(
-    tokens: tuple[int, ...], *, prefix_token: int, max_length: int | None, stride: int | None = None
-) -> Iterator[EncodedPair]:
-    """Return the windows of a text, in order: each scores its continuation, and these together are ``tokens``.
-
-    The first window is up to ``max_length`` tokens after ``prefix_token``. Every later one scores the next ``stride``
-    tokens (fewer at the end) after as much of the text as the model holds beside them. The model is fed a window
-    without its last token, so one of ``max_length + 1`` tokens fits: a token has ``max_length - stride + 1`` before it
-    at least, and the last window is as full as the others. ``stride`` None is ``max_length``: disjoint windows.
-
-    These are ``get_rolling_token_windows`` of lm-eval 0.4.13 (``lm_eval/utils.py``) with ``max_seq_len=max_length``
-    and ``context_len=max_length - stride + 1``; with ``stride`` None what its ``loglikelihood_rolling`` scores. With a
-    stride they are the windows of the guide «Perplexity of fixed-length models» of transformers' documentation, but for
-    its last window, which is shorter, and its first token, which it does not score.
-
-    Raises ``RequestError`` for a stride that is not from 1 to ``max_length``, and where the model has no
-    ``max_length``: the result depends on it, so it is not guessed.
-    """
-    if max_length is None:
-        raise RequestError(
-            "the size of the model's context is not known, and the windows of a long text depend on it; "
-            "give --llm-model-arg max_length=N (lm-eval takes 2048)"
-        )
-    step = max_length if stride is None else stride
-    if not 1 <= step <= max_length:
-        raise RequestError(f"the stride is {stride}: expected a number from 1 to {max_length}, the size of the context")
-    return _windows((prefix_token, *tokens), max_length, step)
-
-
-def _windows(fed: tuple[int, ...], max_length: int, step: int) -> Iterator[EncodedPair]:
-    start, end = 1, min(1 + max_length, len(fed))
-    while start < end:
-        yield EncodedPair(fed[max(0, end - max_length - 1) : start], fed[start:end])
-        start, end = end, min(end + step, len(fed))

@@ -19,7 +19,7 @@ import transformers
 from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.batches import BatchRow
 
-__all__ = ["Logprobs", "RowScores", "Runner", "Scored", "logprobs_of", "padded", "score_rows", "summed"]
+__all__ = ["Logprobs", "Outcome", "RowScores", "Runner", "logprobs_of", "padded", "score_rows", "summed"]
 
 
 @dataclass(slots=True)
@@ -111,11 +111,12 @@ class Logprobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """The log-likelihood (nats) of one continuation; NaN if the model's logits are NaN."""
+class Outcome:
+    """The log-likelihood (nats) of one continuation, NaN if the logits are NaN, and the seconds that it took."""
 
     loglikelihood: float
     is_greedy: bool
+    seconds: float = 0.0
 
 
 def logprobs_of(logits: torch.Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Logprobs:
@@ -148,7 +149,7 @@ def padded(
     return tokens, mask
 
 
-def score_rows(runner: Runner, rows: Sequence[BatchRow], *, max_scored: int) -> list[list[Scored]]:
+def score_rows(runner: Runner, rows: Sequence[BatchRow], *, max_scored: int) -> list[list[Outcome]]:
     """Score every target of every row in one forward pass.
 
     Rows are padded on the right and masked. A model that can leaves out the vocabulary projection where nothing is
@@ -229,9 +230,9 @@ class RowScores:
             is_top.extend(logprobs.is_top[offset : offset + count])
             offset += count
 
-    def scored(self) -> list[Scored]:
+    def scored(self) -> list[Outcome]:
         """Return the targets, in order."""
-        return [Scored(summed(values), all(is_top)) for values, is_top in self._logprobs]
+        return [Outcome(summed(values), all(is_top)) for values, is_top in self._logprobs]
 
 
 def summed(logprobs: Sequence[float]) -> float:

@@ -26,15 +26,12 @@ from pytest_llmeval.models.huggingface.device import (
     tokens_in_memory,
     too_little_memory,
 )
-from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, Scored, score_rows, summed
+from pytest_llmeval.models.huggingface.forward import Logprobs, Outcome, Runner, score_rows, summed
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
 from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step
 
-__all__ = [
-    "Engine",
-    "Outcome",
-]
+__all__ = ["Engine"]
 
 
 _T = TypeVar("_T")
@@ -53,15 +50,6 @@ _MAX_LOGITS_ON_CPU = 1 << 25
 _MAX_LOGITS = 1 << 28
 _RUNNABLE = frozenset({"sdpa", "eager"})
 """Attention code that takes a mask of any shape. Flash attention does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one request. ``loglikelihood`` in nats, NaN where the model's logits are."""
-
-    loglikelihood: float
-    is_greedy: bool
-    seconds: float
 
 
 def _attention_of(runner: Runner) -> Attention:
@@ -276,7 +264,7 @@ class Engine:
         above = [row for row in rows if len(row.tokens) > limit]
         return [(below, False), (above, True)]
 
-    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Scored]]:
+    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Outcome]]:
         self._reset_rotary()
         limit = self.attention.max_positions
         self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
@@ -330,16 +318,14 @@ class _Requests:
 
 
 def _outcomes_of(
-    row: BatchRow, scored: Sequence[Scored] | RequestError, seconds: float
+    row: BatchRow, scored: Sequence[Outcome] | RequestError, seconds: float
 ) -> dict[int, Outcome | RequestError]:
     """Return what the requests of one row got, which share its seconds."""
     requests = [request for request, _ in row.targets]
     if isinstance(scored, RequestError):
         return dict.fromkeys(requests, scored)
     share = seconds / len(requests)
-    return {
-        request: Outcome(one.loglikelihood, one.is_greedy, share) for request, one in zip(requests, scored, strict=True)
-    }
+    return {request: dataclasses.replace(one, seconds=share) for request, one in zip(requests, scored, strict=True)}
 
 
 def _in_halves(

@@ -22,22 +22,21 @@ import torch
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, check_settings
-from pytest_llmeval.models.encoding import EncodedPair, Encoder, SeparateEncoder
+from pytest_llmeval.models.encoding import EncodedPair, Encoder, SeparateEncoder, rolling_windows
 from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.batches import (
     BatchRow,
     group_by,
     plan_decoder_rows,
-    rolling_windows,
     score_texts,
 )
 from pytest_llmeval.models.huggingface.checkpoint import ADAPTER_CONFIG, CONFIG, tokenizer_files, weight_files
 from pytest_llmeval.models.huggingface.device import Threads
-from pytest_llmeval.models.huggingface.forward import RowScores, Runner, Scored, padded
+from pytest_llmeval.models.huggingface.forward import Outcome, RowScores, Runner, padded
 from pytest_llmeval.models.huggingface.generation import Text, TextEngine, Written, clean_generation_config
 from pytest_llmeval.models.huggingface.generation_writer import Generated, GenerationPlan
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, explain, quiet
-from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
+from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.huggingface.self_check import compare, self_check, self_check_key
 from pytest_llmeval.models.specs import ModelSettings, ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by
@@ -504,7 +503,7 @@ class EncoderDecoderEngine(Engine):
     def _plain_parts(self, rows: Sequence[BatchRow]) -> list[tuple[list[BatchRow], bool]]:
         return super()._plain_parts(rows) if self._runner.takes_padding else [([row], False) for row in rows]
 
-    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Scored]]:
+    def _run_plain(self, rows: Sequence[BatchRow]) -> list[list[Outcome]]:
         found = [RowScores(row) for row in rows]
         for row, row_logits, scores in zip(rows, self._logits(rows), found, strict=True):
             scores.read(row_logits[: len(row.tokens)])

@@ -29,7 +29,8 @@ from transformers.integrations import sdpa_attention
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models import encoding
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.loglikelihood import Engine, Outcome
+from pytest_llmeval.models.huggingface.forward import Outcome
+from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.specs import ModelSettings
 
 __all__ = ["SelfCheckComparison", "compare", "self_check", "self_check_key"]

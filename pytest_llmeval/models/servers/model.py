@@ -18,8 +18,7 @@ from typing import TypeAlias, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Failed, UniformBackend
-from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.huggingface.batches import sum_of_windows
+from pytest_llmeval.models.encoding import EncodedPair, sum_of_windows
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Usage
 from pytest_llmeval.models.servers.connections import served_together
