@@ -101,7 +101,7 @@ class SampleModel(Protocol):
     def prepare(self, suite: str, samples: Sequence[AskedSample], /) -> None:
         """See the whole suite, selected or not and without requests, once before its first answer.
 
-        What it raises is the error of every sample of the suite.
+        An exception becomes the error of every sample of the suite.
         """
 
     def answer_samples(self, asked: Sequence[AskedSample], /) -> Sequence[Response | Failed]:

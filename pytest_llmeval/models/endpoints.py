@@ -305,7 +305,7 @@ _WELL_KNOWN: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerArguments:
-    """Everything that a user said of one model behind one or more servers.
+    """All of a user's settings of one model behind one or more servers.
 
     ``model`` None is the server's only model; ``dialect`` None is found out. Prices are per million tokens.
     """
@@ -367,7 +367,7 @@ def _completed(endpoint: Endpoint, given: Mapping[str, Any], dialect: str | None
 
 
 def check_variable(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
-    """Raise ``OptionError`` where the variable of the endpoint's key is not set or cannot be a key."""
+    """Raise ``OptionError`` if the variable of the endpoint's key is not set or cannot be a key."""
     name = endpoint.api_key_env
     if name is None:
         return

@@ -23,7 +23,7 @@ class Findings:
 
     :param right: the keys of earlier verdicts that the tree is right.
     :param keep: gets the key of each new one.
-    :param folder: what the session's other processes on this machine find is there; None where there are no others.
+    :param folder: what the session's other processes on this machine find is there; None if there are no others.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def waiting_briefly() -> Iterator[None]:
 def choose_threads(limit: int, busy_elsewhere: float | None, num_cores: int) -> int:
     """Return the number of threads for one process, 1 to ``limit``: no more than cores that others leave free.
 
-    ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None where that is not known.
+    ``busy_elsewhere``: how many of the machine's ``num_cores`` other processes keep busy, None if that is not known.
     Half a core is left to others before it costs a thread.
     """
     if busy_elsewhere is None:
@@ -122,7 +122,7 @@ class Busy:
 
 
 def num_visible_gpus(environment: Mapping[str, str], devices: Path = Path("/dev")) -> int:
-    """Return how many NVIDIA GPUs a process with this environment may use, on Linux; 0 where that cannot be known.
+    """Return how many NVIDIA GPUs a process with this environment may use, on Linux; 0 if that cannot be known.
 
     ``CUDA_VISIBLE_DEVICES`` lists indices or ids, and ends at the first that is not there, as in CUDA's own reading.
     """

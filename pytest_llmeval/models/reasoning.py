@@ -82,7 +82,7 @@ def cut_at_stop(request: GenerateRequest, text: str) -> tuple[str, bool]:
 
 
 def opened_in(prompt: Prompt, tags: Tags) -> str:
-    """Return the tag of reasoning with which a prompt ends, as far as the request shows it; the empty text for none."""
+    """Return the tag of reasoning with which a prompt ends, if the request shows it; the empty text for none."""
     if isinstance(prompt, str):
         return opened_by(prompt, tags)
     return opened_by(prompt[-1].content, tags) if prompt and prompt[-1].role == "assistant" else ""

@@ -71,7 +71,7 @@ class ModelSettings:
     says how log-likelihoods are computed, auto, tree or plain; None is auto.
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
-    In ``shared_folder`` they agree on how many requests a model gets at once; None where there is one process.
+    In ``shared_folder`` they agree on how many requests a model gets at once; None if there is one process.
     ``findings``: what is known of models already.
     """
 
@@ -229,7 +229,7 @@ class ModelKind:
     operation: Collection[str] = ()
     """Arguments that do not change replies, such as time limits: no name, baseline or store key contains them."""
     model_args: Collection[str] | None = None
-    """The keys of ``--llm-model-arg`` that mean something for it; None where that is not known."""
+    """The keys of ``--llm-model-arg`` that mean something for it; None if that is not known."""
     has_secrets: bool = True
     """True if arguments with names such as ``api_key`` are secrets, which nothing shows."""
     needs_location: bool = True
@@ -314,11 +314,11 @@ class ModelKind:
         raise NotImplementedError
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
-        """Return what it is, in a few words, for pytest's header."""
+        """Describe the model in a few words, for pytest's header."""
         return self.name
 
     def server_use(self, spec: ModelSpec) -> ServerUse | None:
-        """Return what this process has sent to its servers so far, ``connect`` included; None where there is no
+        """Return what this process has sent to its servers so far, ``connect`` included; None if there is no
         server.
         """
         return None
@@ -335,7 +335,7 @@ class ModelKind:
 
 
 def split_arguments(text: str) -> tuple[str, str]:
-    """Return what stands before the first ``?`` and what after it; empty where there is none."""
+    """Return what stands before the first ``?`` and what after it; empty if there is none."""
     location, _, arguments = text.partition("?")
     return location, arguments
 

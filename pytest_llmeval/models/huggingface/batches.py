@@ -82,7 +82,7 @@ def plan_batches(
 ) -> list[list[int]]:
     """Return the indices of ``lengths`` (tokens per row) in batches, longest rows first.
 
-    A batch holds at most ``max_rows`` rows where that is given, else at most ``max_tokens`` tokens after padding (a
+    A batch holds at most ``max_rows`` rows if that is given, else at most ``max_tokens`` tokens after padding (a
     longer row is alone). The longest first: running out of memory shows at once. ``equal_lengths`` puts rows of one
     length together only, for models that padding would disturb. Rows of one length keep their order.
     """

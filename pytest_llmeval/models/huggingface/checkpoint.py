@@ -405,8 +405,8 @@ class Attention:
 
     ``full``: every layer reads all earlier positions. ``windowed``: some layers read a window of them. ``other``:
     neither, or not known. ``reason`` says it in words. ``layer_types`` are the keys of the mapping of masks that the
-    model takes; empty where one mask serves all layers. ``window`` is that of the layers that have one.
-    ``max_positions``: beyond so many positions the rotary angles of all positions change, None where they never do.
+    model takes; empty if one mask serves all layers. ``window`` is that of the layers that have one.
+    ``max_positions``: beyond so many positions the rotary angles of all positions change, None if they never do.
     """
 
     kind: Literal["full", "windowed", "other"]
@@ -441,7 +441,7 @@ def _by_layers(config: Mapping[str, Any]) -> Attention:
 def tells_layers(config: Mapping[str, Any]) -> bool:
     """Return whether a raw ``config.json`` says what kinds of layers there are.
 
-    What a published file leaves out, transformers fills in when it loads the model.
+    Keys that a published file leaves out are filled in by transformers when it loads the model.
     """
     model_type = str(config.get("model_type"))
     if model_type in _MASK_PER_LAYER_TYPE.split():

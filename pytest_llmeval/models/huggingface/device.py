@@ -115,8 +115,8 @@ def configure_threads(worker_count: int) -> int:
 class Threads:
     """The threads of this process, one of ``num_workers`` that run models at once; ``models/hardware.py`` says why.
 
-    What the user sets wins, and is not touched again: ``OMP_NUM_THREADS``, or ``torch.set_num_threads``, which is
-    known by another number than torch begins with, or than was set here.
+    A number that the user sets is left alone: ``OMP_NUM_THREADS``, or ``torch.set_num_threads``, which shows as another
+    number than torch begins with, or than was set here.
     """
 
     _set_here: ClassVar[int | None] = None

@@ -79,7 +79,7 @@ class SentenceEmbedder(Backend):
 
     @property
     def max_length(self) -> int | None:
-        """Return how many tokens it reads of a text; None where it knows no limit."""
+        """Return how many tokens it reads of a text; None if it knows no limit."""
         length = self._model.max_seq_length
         return length if isinstance(length, int) and length <= _LONGEST else None
 
@@ -133,7 +133,7 @@ class SentenceEmbedder(Backend):
         return answers
 
     def _count(self, text: str) -> int | RequestError:
-        """Return how many tokens the text has, with the prompt that the model puts before each; 0 where its tokenizer
+        """Return how many tokens the text has, with the prompt that the model puts before each; 0 if its tokenizer
         does not say.
         """
         try:

@@ -55,7 +55,7 @@ class Runner:
 
     @property
     def cache_name(self) -> str:
-        """Return the parameter and the output that hold keys and values; empty where the forward pass has no such
+        """Return the parameter and the output that hold keys and values; empty if the forward pass has no such
         parameter.
 
         transformers 5.24 has renamed ``past_key_values`` to ``cache``.

@@ -206,7 +206,7 @@ class RowsWriter:
         return [*shared, *(HeaderGroup(len(header), tuple(members)) for header, members in by_header.items())]
 
     def _num_kept_tokens(self, prompt: tuple[int, ...]) -> int:
-        """Return how much of ``prompt`` a kept header holds; 0 where that is not worth its while."""
+        """Return how much of ``prompt`` a kept header holds; 0 if that is not worth its while."""
         longest = max((min(common_length(kept.tokens, prompt), len(prompt) - 1) for kept in self.kept), default=0)
         return longest if longest >= MIN_HEADER_TOKENS else 0
 
@@ -413,7 +413,7 @@ class TextEngine:
     def _fits(
         self, texts: Sequence[Text], batch: _Batch, on_finished: Callable[[int, Generated | RequestError], None]
     ) -> bool:
-        """Write a batch; False where the device ran out of memory before all of it was written."""
+        """Write a batch; False if the device ran out of memory before all of it was written."""
 
         def tell(place: int, generated: Generated) -> None:
             on_finished(batch.members[place], generated)

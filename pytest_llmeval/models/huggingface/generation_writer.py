@@ -50,7 +50,7 @@ class Generated:
     """A text that was written. ``num_tokens`` counts all of its tokens, the end-of-text token and a stop string
     included.
 
-    ``tagged`` is the text with the tags of reasoning that it lacks; None where it lacks none.
+    ``tagged`` is the text with the tags of reasoning that it lacks; None if it lacks none.
     ``seconds``: its share of the time of those it was written with. ``prefill_seconds`` of them went by until they had
     their first tokens, which is the time of reading prompts.
     """

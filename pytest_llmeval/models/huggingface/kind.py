@@ -45,8 +45,8 @@ def demo_folder() -> Path:
 class Checkpoint(ModelKind):
     """The part that the kinds of this module have in common. ``location`` is an absolute folder, or the hub's id.
 
-    One that is asked for embeddings is a model of sentence-transformers. How the evaluated model is loaded (revision,
-    dtype, ``model_args``) is not said of it.
+    One that is asked for embeddings is a model of sentence-transformers. Settings of the evaluated model (revision,
+    dtype, ``model_args``) do not apply to it.
     """
 
     needs_device = True
@@ -55,7 +55,7 @@ class Checkpoint(ModelKind):
     model_args = CHECKPOINT_ARGS.keys()
 
     def folder_of(self, spec: ModelSpec, settings: ModelSettings) -> Path | None:
-        """Return the folder of the files, as far as they are on this machine."""
+        """Return the folder of the files; None if they are not on this machine."""
         root, subfolder = self.root_of(spec, settings), settings.model_args.get("subfolder")
         if spec.embeds:
             return root
@@ -108,7 +108,7 @@ class Checkpoint(ModelKind):
             return load_backend(spec, settings)
 
     def hub_id(self, spec: ModelSpec) -> str | None:
-        """Return what the hub calls it; None for a folder."""
+        """Return the id on the hub; None for a folder."""
         return None
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
@@ -181,14 +181,14 @@ class Hub(Checkpoint):
         return Path(folder)
 
     def hub_id(self, spec: ModelSpec) -> str:
-        """Return what the hub calls it. A bare name among embedders is one of those whom sentence-transformers
-        publishes, as for the library.
+        """Return the id on the hub. A bare name of an embedder is one that sentence-transformers publishes, as for the
+        library.
         """
         is_bare = spec.embeds and "/" not in spec.location
         return f"sentence-transformers/{spec.location}" if is_bare else spec.location
 
     def check_files(self, spec: ModelSpec, settings: ModelSettings) -> None:
-        """See ``Checkpoint``. What the hub can still be asked for is checked when it is loaded."""
+        """See ``Checkpoint``. Files that can still be downloaded are checked when they are loaded."""
         from huggingface_hub import constants
 
         if not constants.HF_HUB_OFFLINE:

@@ -1,4 +1,4 @@
-"""Computes log-likelihoods: by the tree of tokens where that is known to be right for the model, else plain.
+"""Computes log-likelihoods: by the tree of tokens if that is known to be right for the model, else plain.
 
 Both ways take the same rows and fill the same responses; they differ in time.
 """
@@ -278,7 +278,7 @@ class Engine:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of which ``num_missing`` logprobs are still to come, and what is known of it."""
+    """A request with the logprobs that are known; ``num_missing`` are still to come."""
 
     num_missing: int
     values: list[float] = field(default_factory=list)
@@ -295,7 +295,7 @@ class _Requests:
         self._shared_seconds = 0.0
 
     def add(self, step: Step, logprobs: Logprobs, seconds: float) -> dict[int, Outcome]:
-        """Take in what a step gave, and return the outcomes that are now known.
+        """Add the logprobs of a step, and return the outcomes that are now known.
 
         The seconds of a step that no request asked for are shared by all requests.
         """

@@ -1,6 +1,6 @@
 """The fast path for log-likelihoods: every distinct position of a call is computed once, under a tree of tokens.
 
-What the steps are is planned without tensors (``prefix_tree.py``); here each becomes one forward pass. Its tokens stand
+The steps are planned without tensors (``prefix_tree.py``); here each becomes one forward pass. Its tokens stand
 in one row without padding, with positions of their own, and an additive mask lets each see its ancestors alone: a mask
 of booleans is silently wrong under eager attention, and one mask for layers with and without a window is silently wrong
 as well.
@@ -188,7 +188,7 @@ def _num_bytes(cache: Any) -> int:
 class TreeScorer:
     """Scores rows of one model whose attention is known (``checkpoint.py``).
 
-    What the samples of a suite share is kept between calls, in ``kept_bytes`` of memory at most.
+    The beginnings that samples of a suite share are kept between calls, in at most ``kept_bytes`` of memory.
     """
 
     def __init__(self, runner: Runner, attention: Attention, *, kept_bytes: int) -> None:

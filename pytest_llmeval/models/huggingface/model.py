@@ -71,7 +71,7 @@ def _date_in_prompts(tokenizer: Any) -> dict[str, JSON]:
 
 
 def resolve_max_length(name: str, config: Any, tokenizer: Any, requested: int | None) -> int | None:
-    """Return how many tokens the model's context holds, or None where nothing says so.
+    """Return how many tokens the model's context holds, or None if nothing says so.
 
     ``requested`` (``--llm-model-arg max_length``), else the (text) config, else the tokenizer's ``model_max_length``;
     the order of lm-eval 0.4.13. Raises ``ModelError`` for a length beyond the positions that the model has learned.
@@ -183,7 +183,7 @@ class HuggingFaceModel(Backend):
     def _fingerprint(self) -> str | None:
         """Return SHA-256 over the files of model, tokenizer and adapter, and the settings that change responses.
 
-        None where the weights lie in files of other names than transformers gives them. Raises ``ModelError``.
+        None if the weights lie in files of other names than transformers gives them. Raises ``ModelError``.
         """
         folder = self._loaded.folder
         files = [("config", folder / CONFIG), ("generation_config", folder / "generation_config.json")]
@@ -221,7 +221,7 @@ class HuggingFaceModel(Backend):
     def check_engine(self) -> None:
         """Leave the tree aside if a small one is wrong for this model; a ``ModelError`` if the tree was asked for.
 
-        What an earlier check has found holds as long as all is as it was then (``self_check_key``).
+        The result of an earlier check holds as long as nothing has changed (``self_check_key``).
         """
         if self.engine.name != "tree":
             return

@@ -1,6 +1,6 @@
 """Checks that the tree is right for a model: its scores are compared with plain ones before they are used.
 
-What a check has found is remembered, with all that decides what the tree and the plain path compute
+The result of a check is remembered, with everything that decides what the tree and the plain path compute
 (``self_check_key``).
 """
 
@@ -63,7 +63,7 @@ def compare(
 ) -> SelfCheckComparison:
     """Score ``pairs`` by the tree and, unless that is known, plain.
 
-    In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood where that is more.
+    In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood if that is more.
     In coarser dtypes padding alone makes a difference, and the tree may make three times as much, or as much as one
     rounding of every logprob: padding may by chance make no difference at all. A request that has a number on one path
     alone is as far off as can be, and says nothing of what padding makes; one that has none on either is not compared.
@@ -103,7 +103,7 @@ def _difference(one: Outcome | RequestError, other: Outcome | RequestError) -> f
 
 
 def self_check(engine: Engine, model: Any, *, max_length: int | None) -> str | None:
-    """Return why the tree is not to be used for this model; None if a small tree of random tokens is right.
+    """Return why the tree cannot be used for this model; None if a small tree of random tokens is right.
 
     The tree reaches beyond a window or a chunk that is short enough; a longer one is the audit's.
     """
@@ -189,7 +189,7 @@ _REDUCTIONS = (
 
 
 def self_check_key(model: Any, fingerprint: str | None, max_length: int | None, settings: ModelSettings) -> str | None:
-    """Return a hash (hex) of the conditions; None where they cannot be known, and each process checks for itself.
+    """Return a hash (hex) of the conditions; None if they cannot be known, and each process checks for itself.
 
     ``fingerprint`` is of the weights and of what changes responses (dtype, attention, quantisation). The number of the
     device does not count, its name does.
@@ -230,7 +230,7 @@ def _precision() -> dict[str, Any]:
 
 
 def _setting(name: str) -> str | bool | None:
-    """Return a setting of ``torch.backends``; None where this torch does not have it."""
+    """Return a setting of ``torch.backends``; None if this torch does not have it."""
     try:
         found: str | bool = operator.attrgetter(name)(torch.backends)
     except AttributeError:
@@ -239,7 +239,7 @@ def _setting(name: str) -> str | bool | None:
 
 
 def _is_enabled(kernel: str) -> bool | None:
-    """Return whether torch may use this attention kernel; None where this torch does not know it."""
+    """Return whether torch may use this attention kernel; None if this torch does not know it."""
     enabled = getattr(torch.backends.cuda, f"{kernel}_sdp_enabled", None)
     return None if enabled is None else bool(enabled())
 

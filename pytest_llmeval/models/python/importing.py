@@ -102,7 +102,7 @@ def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
 
 
 def missing_module(module: str) -> str | None:
-    """Return why a module is not there, as far as is known without importing it; None if it is."""
+    """Return why a module is missing, found without importing it; None if it seems to be there."""
     if module.endswith(".py"):
         return None if Path(module).expanduser().is_file() else f"there is no file {module}"
     top, _, below = module.partition(".")
@@ -235,7 +235,7 @@ def _place_of_refusal(error: Exception) -> str | None:
     """Return the file and line where a factory or class refuses its arguments itself, by a ``ValueError``; None for all
     else.
 
-    What other code raises below it, or another exception, is explained by its traceback alone.
+    Another exception, or one of code below it, is explained by its traceback alone.
     """
     own = error.__traceback__.tb_next if error.__traceback__ is not None else None  # behind our call
     if type(error) is not ValueError or own is None:
@@ -282,7 +282,7 @@ def _check_arguments(
 def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]) -> tuple[str, ...]:
     """Return the settings of a request that a function has a parameter for, besides its first, which takes the prompt.
 
-    What the user gave as an argument is not offered.
+    A setting that the user gave as an argument is not offered.
     """
     parameters = list(signature.parameters.values())
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -292,7 +292,7 @@ def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the parameters of what can be called; None where it does not tell them."""
+    """Return the parameters of what can be called; None if it does not tell them."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):

@@ -107,8 +107,8 @@ class PythonCode(ModelKind):
     def lacks_method(self, spec: ModelSpec, method: str) -> bool:
         """See ``ModelKind``.
 
-        The module is imported and nothing of it is called: what a factory or ``__init__`` makes is not known. A module
-        that cannot be imported is for the loading to refuse.
+        The module is imported and nothing of it is called, so that the product of a factory or ``__init__`` is not
+        known. A module that cannot be imported is refused when it is loaded.
         """
         try:
             found = find_object(*split_target(spec.location, spec.name), spec.name)

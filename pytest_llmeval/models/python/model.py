@@ -234,7 +234,7 @@ class PythonObject(NamedModel):
 
 
 class CallableModel(Backend):
-    """A function that takes a prompt and returns a text, sync or async; or a text with what else it says of it.
+    """A function that takes a prompt and returns a text, or a text and more about it; sync or async.
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
@@ -272,7 +272,7 @@ class CallableModel(Backend):
         return self._calls.concurrency
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """Call the function for each request. What it raises is a ``CallError`` in that request's place."""
+        """Call the function for each request. An exception of it becomes a ``CallError`` in that request's place."""
         listener = self.take_listener()
         responses: dict[int, GenerateResponse | Failed] = {}
 
@@ -304,7 +304,7 @@ class CallableModel(Backend):
         return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
 
     def _problem(self, outcome: CallOutcome) -> RequestError | None:
-        """Return why a call has no result; None where it has one."""
+        """Return why a call has no result; None if it has one."""
         if outcome.is_late:
             limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
             return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")

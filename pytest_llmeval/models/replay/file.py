@@ -85,7 +85,7 @@ class ReplayArguments:
 
     @classmethod
     def of(cls, values: Mapping[str, JSON], model: str) -> ReplayArguments:
-        """Return them as they follow from parsed arguments. Raises ``OptionError``."""
+        """Make them from parsed arguments. Raises ``OptionError``."""
         names = {field.name for field in fields(cls)} - {"given"}
         check_names({("scores" if name == "logits" else name): value for name, value in values.items()}, names, model)
         found: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class RecordedReply:
     ``id`` names the sample, or ``number`` says which of its suite it is (from 1); neither where the order decides.
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
-    each text, or one for all of them; empty where the file says nothing of them; ``documents``, ``traces``,
+    each text, or one for all of them; empty if the file says nothing of them; ``documents``, ``traces``,
     ``reasonings`` (which the file has apart from the texts) and ``truncated`` (at the limit of tokens) likewise.
     ``is_text``: a list is of texts that a model wrote, and not of documents. ``is_cut``: the documents are not all that
     were found. ``doc`` is the row of the data set that the reply is to, where the file has it.
@@ -173,7 +173,7 @@ def replay_format(source: Source, given: str | None = None) -> str:
 
 
 def read_replies(source: Source, arguments: ReplayArguments) -> Replies:
-    """Read the file; what it is shows in its content. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
+    """Read the file; its content shows its kind. Raises ``ReplyProblem``, and ``SuiteError`` as data files do."""
     format_ = replay_format(source, arguments.format)
     if format_ == _TREC:
         return Replies(shown=source.shown, kind="TREC run", replies=tuple(_read_run(source)))
@@ -328,7 +328,7 @@ def _value(columns: Mapping[str, Any], name: str) -> JSON:
 
 
 def _values(columns: Mapping[str, Any], names: str) -> JSON:
-    """Return the value of one column, or those of several as a list; None where one of these is missing."""
+    """Return the value of one column, or those of several as a list; None if one of these is missing."""
     if "," not in names or names in columns:
         return _value(columns, names)
     found = [_value(columns, name) for name in names.split(",")]
@@ -462,7 +462,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> RecordedReply:
 
 
 def _recorded(details: Mapping[str, Any], name: str, read: Callable[[object], _T]) -> tuple[_T | None, ...]:
-    """Return what a record says of each reply; empty where a user's scorer has written something else under this
+    """Return what a record says of each reply; empty if a user's scorer has written something else under this
     name.
     """
     found = details.get(name)

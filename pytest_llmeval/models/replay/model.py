@@ -268,8 +268,8 @@ def _responses(replies: Sequence[RecordedReply], sample: AskedSample) -> Iterato
 
 
 def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateResponse]:
-    """Yield the texts of a reply with what came with each; where documents are judged, the one list of these that it
-    is.
+    """Yield the texts of a reply, each with its contexts, documents and so on; if documents are judged, the one list of
+    them.
     """
     if sample.reads_documents and reply.is_cut:
         raise ReplyProblem(f"{reply.place}: the report keeps the first documents only, of more than it has room for")

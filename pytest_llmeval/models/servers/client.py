@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 class RequestRefused(RequestError):
     """One request that the server refuses, or for which its replies stay unusable: the sample's own error.
 
-    ``status`` is the last reply's; None where there was none. ``may_pass``: it might go well at another time.
+    ``status`` is the last reply's; None if there was none. ``may_pass``: it might go well at another time.
     """
 
     def __init__(self, message: str, status: int | None = None, *, may_pass: bool = False) -> None:
@@ -408,7 +408,7 @@ _SHORTEST_RESTART_S = 1.0
 
 
 class Watch:
-    """Watches one server: after it may have been started anew, with another model perhaps, it is asked what it is.
+    """Watches one server: if it may have been started anew, perhaps with another model, it is asked what it is.
 
     ``ask`` raises ``ModelError`` where the server is not what it was; None: it is not asked.
     """

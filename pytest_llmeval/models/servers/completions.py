@@ -317,7 +317,7 @@ def _is_any_text(schema: Mapping[str, JSON]) -> bool:
 
 
 async def listed_models(client: Client, wanted: str | None) -> list[dict[str, Any]]:
-    """Return the entries of ``/models``; none where there is no such list and the model is named. Raises
+    """Return the entries of ``/models``; none if there is no such list and the model is named. Raises
     ``ModelError``.
     """
     reply = await client.get("/models")
@@ -438,7 +438,7 @@ def _embedding_entries(reply: Mapping[str, Any], count: int) -> list[dict[str, A
 
 
 def _vector_in(entry: Mapping[str, Any], length: int | None) -> tuple[float, ...]:
-    """Return the numbers of one embedding, ``length`` of them where that is known. Raises ``RequestError``."""
+    """Return the numbers of one embedding, ``length`` of them if that is known. Raises ``RequestError``."""
     found = entry.get("embedding")
     if isinstance(found, str):
         raise RequestError("the server gave an embedding as text (base64?), and was asked for numbers")

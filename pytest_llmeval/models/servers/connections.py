@@ -220,7 +220,7 @@ _UNKNOWN_MODEL = re.compile(
 class Reply:
     """A server's reply to one ``get``.
 
-    ``headers`` have lower-case names; ``body`` is its JSON, None where it is none; ``text`` begins what was said,
+    ``headers`` have lower-case names; ``body`` is its JSON, None if it is none; ``text`` begins what was said,
     2,000 characters at most.
     """
 

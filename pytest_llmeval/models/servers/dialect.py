@@ -112,7 +112,7 @@ class ScoredPrompt:
 class Sampled:
     """Tokens that a server wrote, by id or by text, each with the logprob that it gave them when it wrote them.
 
-    ``num_prompt_tokens`` is how many tokens the server says that the prompt had; None where it does not.
+    ``num_prompt_tokens`` is how many tokens the server says that the prompt had; None if it does not.
     """
 
     tokens: tuple[int, ...] | tuple[str, ...]
@@ -135,7 +135,7 @@ class NextLogprobs:
 class Written:
     """A reply as the server gave it: ``text`` may go on after a stop string.
 
-    ``reasoning`` is what came before it, where the server tells it apart; the empty text where it says no more than
+    ``reasoning`` is what came before it, where the server tells it apart; the empty text if it says no more than
     that there was some.
     """
 
@@ -150,7 +150,7 @@ class Written:
 
     def response(self, request: GenerateRequest, opened: str = "") -> GenerateResponse:
         """Return the reply up to its first stop string behind the reasoning. ``opened`` is the tag that the chat
-        template has opened, where that is known.
+        template has opened, if that is known.
         """
         is_apart = self.reasoning is not None
         whole = self.text.lstrip() if is_apart else self.text
@@ -281,7 +281,7 @@ class Dialect(ABC):
     async def next_logprobs(
         self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
     ) -> NextLogprobs | None:
-        """Return the logprobs of several tokens after one context, in few requests; None where the server has no such
+        """Return the logprobs of several tokens after one context, in few requests; None if the server has no such
         way.
 
         Raises ``RequestError``.
@@ -302,15 +302,15 @@ class Dialect(ABC):
         raise RequestError("this server's API has no embeddings")
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
-        """Return the server's own token ids of a text; None where it does not tell them. Raises ``RequestError``."""
+        """Return the server's own token ids of a text; None if it does not tell them. Raises ``RequestError``."""
         return None
 
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
-        """Return the text of token ids, special tokens included; None where the server does not tell it."""
+        """Return the text of token ids, special tokens included; None if the server does not tell it."""
         return None
 
     async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
-        """Return a chat by the server's own template, as text; None where it does not tell it. ``is_begun``: the last
+        """Return a chat by the server's own template, as text; None if it does not tell it. ``is_begun``: the last
         turn is the assistant's, to be continued.
         """
         return None
@@ -430,7 +430,7 @@ async def text_at(client: Client, path: str, body: Mapping[str, JSON], key: str)
 
 
 async def looked_up(client: Client, path: str) -> dict[str, Any]:
-    """Return the JSON object that stands at a path which not every server has; empty where there is none.
+    """Return the JSON object that stands at a path which not every server has; empty if there is none.
 
     Raises ``RequestRefused`` where the server is busy or loading its model: it may have the path all the same.
     """

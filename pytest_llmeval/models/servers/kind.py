@@ -99,7 +99,7 @@ class _Remote(ModelKind):
         return "server", repr(arguments)
 
     def server_arguments(self, spec: ModelSpec, model_args: Mapping[str, JSON]) -> ServerArguments:
-        """Return what the user said of the model; what stands behind its name counts more than ``--llm-model-arg``."""
+        """Return the user's settings of the model; those behind its name count more than ``--llm-model-arg``."""
         given = {**{name: value for name, value in model_args.items() if name in SERVER_ARGS}, **spec.arguments}
         return ServerArguments.of(
             given,

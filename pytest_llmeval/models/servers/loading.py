@@ -98,7 +98,7 @@ async def detect(client: Client, dialect: str | None, *, has_name: bool) -> type
 
 
 async def _by_paths(client: Client) -> type[Dialect] | None:
-    """Return the dialect, found by what the kinds of servers have beside the OpenAI interface."""
+    """Return the dialect, found by the paths that each kind of server has beside the OpenAI interface."""
     if "version" in await looked_up(client, "//api/version"):
         return OllamaDialect
     info = (await looked_up(client, "//openapi.json")).get("info")
@@ -131,7 +131,7 @@ def local_tokenizer(model: str, given: str | None, found: FoundServer) -> tuple[
 
 
 def _snapshot(name: str) -> Path | None:
-    """Return the model's snapshot in the hub's cache; None where there is none, or the name is no id of the hub."""
+    """Return the model's snapshot in the hub's cache; None if there is none, or the name is no id of the hub."""
     import huggingface_hub
 
     try:
@@ -159,7 +159,7 @@ def tokenizer_of(replicas: Replicas) -> ServerTokenizer | None:
 
 
 class ServerTokenizer:
-    """A tokenizer as far as ``Encoder`` uses one, asked of the server; each call waits for its reply.
+    """A tokenizer for ``Encoder`` that asks the server; each call waits for its reply.
 
     Not for the event loop's own thread, which would wait for itself.
     """
@@ -203,7 +203,7 @@ class ServerTokenizer:
 
     @functools.cached_property
     def bos_token_id(self) -> int | None:
-        """Return the token that the server puts before every text; None where it puts none."""
+        """Return the token that the server puts before every text; None if it puts none."""
         own, other = self.encode("a"), self.encode("a", add_special_tokens=False)
         return own[0] if own[1:] == other and len(own) == len(other) + 1 else None
 
@@ -214,7 +214,7 @@ class ServerTokenizer:
 
     @functools.cached_property
     def all_special_ids(self) -> list[int]:
-        """Return the id of BOS alone, as far as the server tells it."""
+        """Return the id of BOS alone; none if the server does not tell it."""
         return [] if self.bos_token_id is None else [self.bos_token_id]
 
     def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> str:

@@ -220,7 +220,7 @@ class ServerModel(UniformBackend):
         return use + self._served
 
     def cost_of(self, counted: Usage | GenerateResponse) -> float | None:
-        """Return what these tokens cost by the prices of this session; None where no price was given."""
+        """Return what these tokens cost by the prices of this session; None if no price was given."""
         tokens = counted.num_prompt_tokens, counted.num_tokens
         costs = [price * count / 1e6 for price, count in zip(self._prices, tokens, strict=True) if price is not None]
         return math.fsum(costs) if costs else None
@@ -230,7 +230,7 @@ class ServerModel(UniformBackend):
         return replace(answer, cost=self.cost_of(answer)) if isinstance(answer, GenerateResponse) else answer
 
     def lacks_method(self, suite: str, method: str) -> str | None:
-        """Return why the servers cannot be asked for this method of ``Model``, in one line; None where they can."""
+        """Return why the servers cannot be asked for this method of ``Model``, in one line; None if they can."""
         return self.verdict.refusal(method)
 
     def unknown_setting(self, request: Request) -> tuple[str, str] | None:

@@ -35,7 +35,7 @@ _MOST_TOKENS = 100
 
 @dataclass(frozen=True, slots=True)
 class PlannedText:
-    """A text to be written. ``num_prompt_tokens`` is what the server should count; None where that is not known.
+    """A text to be written. ``num_prompt_tokens`` is what the server should count; None if that is not known.
     ``opened`` is the tag of reasoning with which the server's chat template has the reply begin.
     """
 
@@ -92,7 +92,7 @@ Question: TypeAlias = PlannedText | Pair | Options | Windows | Embedded
 class Planner:
     """Makes questions for one model. Encoding takes time, and may ask the server: not on the event loop's thread.
 
-    ``max_length`` is the server's context in tokens, None where it does not say; ``wanted_length`` the user's.
+    ``max_length`` is the server's context in tokens, None if it does not say; ``wanted_length`` the user's.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Planner:
     def _options(
         self, context: tuple[int, ...], shared: tuple[int, ...], members: Mapping[EncodedPair, list[int]]
     ) -> list[Question]:
-        """Return one question where that is fewer requests than one for each: what they share is scored by itself."""
+        """Return one question if that is fewer requests than one for each: what they share is scored by itself."""
         if len(members) < (3 if shared else 1):
             return [Pair(tuple(places), pair) for pair, places in members.items()]
         tokens = [(pair.continuation[-1], tuple(places)) for pair, places in members.items()]

@@ -63,7 +63,7 @@ class Probe:
     logprobs: tuple[float, ...]
 
     def difference(self, other: Probe) -> str | None:
-        """Return what is different; None where both could come from one model."""
+        """Return what is different; None if both could come from one model."""
         if len(self.logprobs) != len(other.logprobs):
             return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
         compared = Compared()
@@ -95,7 +95,7 @@ class ServerVerdict:
     probe: Probe | None = None
 
     def refusal(self, method: str) -> str | None:
-        """Return why a method of ``Model`` is refused, None where it works. Whole texts need token ids."""
+        """Return why a method of ``Model`` is refused, None if it works. Whole texts need token ids."""
         if method == "embed":
             return self.embeddings
         if method == "generate":
@@ -261,7 +261,7 @@ class LoglikelihoodChecks:
         self.counts_tokens = False
 
     async def judge(self) -> str | None:
-        """Return why log-likelihoods are refused; None where they are not."""
+        """Return why log-likelihoods are refused; None if they are not."""
         if self._dialect.scores is None:
             await self._check_counts_only()
             return self._dialect.why_no_scores
@@ -346,7 +346,7 @@ class LoglikelihoodChecks:
         return pairs[-1], whole
 
     async def _check_first(self) -> None:
-        """Refuse at once, and not after all tries, what the server says it does not do."""
+        """Refuse log-likelihoods at once, and not after all tries, if the server says that it does not give them."""
         pair = await self._pair(PROBES[0], " of")
         self._dialect.tries = 1
         try:
@@ -391,7 +391,7 @@ class LoglikelihoodChecks:
         return await asyncio.to_thread(cast("Encoder", self._encoder).pair, text, continuation)
 
     async def _cases(self) -> list[tuple[_Case, tuple[float, ...]]]:
-        """Return probes with what the server wrote behind them, and the echo's logprobs of that.
+        """Return probes, each with the tokens that the server wrote behind it, and the echo's logprobs of these tokens.
 
         The first has the likeliest tokens, the others drawn ones. Drawn tokens need not be those that their text is
         encoded to; asked by text, such a probe says nothing.

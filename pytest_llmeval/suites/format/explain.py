@@ -47,7 +47,7 @@ def keys_of(detail: ErrorDetails) -> Keys:
 
 
 def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
-    """Return one of pydantic's errors in what ``root`` reads."""
+    """Return the sentence for one of pydantic's errors; ``root`` is the model that was read."""
     keys = keys_of(detail)
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})

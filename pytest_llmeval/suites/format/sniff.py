@@ -200,7 +200,7 @@ def is_group_text(text: bytes) -> bool:
 
 
 def scalar_at(text: bytes, key: str) -> str | None:
-    """Return the plain or quoted text at a key at column 0, None where there is none, or where it is a list."""
+    """Return the plain or quoted text at a key at column 0, None if there is none, or where it is a list."""
     found = re.search(
         (_KEY.format(key) + r"""[ \t]+(?:"([^"\r\n]*)"|'([^'\r\n]*)'|([^\s#\[\]{}|>!&*][^\r\n#]*))""").encode(), text
     )

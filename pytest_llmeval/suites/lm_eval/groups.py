@@ -80,7 +80,7 @@ class TaskIndex:
 
 
 def installed_tasks() -> Path | None:
-    """Return the folder of the tasks of the installed lm_eval package, which is not imported; None where there is
+    """Return the folder of the tasks of the installed lm_eval package, which is not imported; None if there is
     none.
     """
     try:

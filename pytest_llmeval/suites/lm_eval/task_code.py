@@ -62,7 +62,7 @@ class TaskCode:
     functions: dict[Keys, Callable[..., Any]] = field(default_factory=dict)
 
     def get(self, *keys: str) -> Callable[..., Any] | None:
-        """Return the function at ``keys``, None where there is none."""
+        """Return the function at ``keys``, None if there is none."""
         return self.functions.get(keys)
 
     def call(self, keys: Keys, what: str, *args: Any) -> Any:
@@ -76,7 +76,7 @@ class TaskCode:
 
 
 def load_task_code(task: TaskFile) -> TaskCode:
-    """Import the functions that the task names. Raises ``SuiteError`` for one that is not to be run, or not here."""
+    """Import the functions that the task names. Raises ``SuiteError`` for one that may not be run here."""
     code = TaskCode(task)
     assert task.spec  # other mistakes are reported before anything is imported
     modules: dict[Path, ModuleType] = {}

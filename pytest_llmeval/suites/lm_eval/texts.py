@@ -1,7 +1,7 @@
 """``doc_to_text``, ``doc_to_target``, ``doc_to_choice`` and their like, as columns and templates of the suite format.
 
-lm-eval renders each to text and reads the text again: digits as an index, what looks like a list as a list. The filters
-``index_or_text``, ``list_or_text`` and ``literal`` of a suite's templates do the same.
+lm-eval renders each to text and reads the text again: digits as an index, a text that looks like a list as a list. The
+filters ``index_or_text``, ``list_or_text`` and ``literal`` of a suite's templates do the same.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def with_own_rows(native: NativeSuite, overrides: Sequence[Override]) -> tuple[O
 
 
 def own_rows(task: TaskFile, overrides: Sequence[Override]) -> RowsSpec | None:
-    """Return where ``overrides`` take the rows from that are evaluated; None where they leave that to the task."""
+    """Return where ``overrides`` take the rows from that are evaluated; None if they leave that to the task."""
     name = str(task.value.get("task"))
     of_rows = [one for one in overrides if one.keys[:1] == _DATASET and one.matches(name)]
     try:
@@ -151,7 +151,7 @@ def _with_place(task: TaskFile, override: Override) -> Override:
 
 
 FILE_BUILDERS = {"json": None, "csv": "csv", "parquet": "parquet", "text": "text"}
-"""Builders of ``datasets`` that read files, and the format of a suite; None where the suffix says it."""
+"""Builders of ``datasets`` that read files, and the format of a suite; None if the suffix says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def evaluated_split(task: TaskFile) -> tuple[Keys, str]:
 
 
 def example_rows(task: TaskFile) -> tuple[TaskRows | None, bool]:
-    """Return the rows that examples are drawn from, None where the task file holds them, and whether one more is drawn.
+    """Return the rows that examples are drawn from, None if the task file holds them, and whether one more is drawn.
 
     lm-eval takes ``fewshot_split``, else the samples of ``fewshot_config``, else the training, validation or test
     split; and draws a spare example, so that the question's own can be left out, where ``fewshot_split`` is
@@ -193,7 +193,7 @@ def example_rows(task: TaskFile) -> tuple[TaskRows | None, bool]:
 
 
 def example_split(task: TaskFile) -> tuple[Keys, str] | None:
-    """Return the split of the examples with its keys; None where the task file holds the examples. Raises
+    """Return the split of the examples with its keys; None if the task file holds the examples. Raises
     ``SuiteError``.
     """
     config = task.spec.fewshot

@@ -192,7 +192,7 @@ def _no_value(sample: Sample, match: str, *, is_example: bool = False) -> Fewsho
 
 
 def _matched(sample: Sample, match: str | None) -> str | None:
-    """Return the value that examples have to share, as text: a CSV file's ``1`` is a JSON file's. None where there is
+    """Return the value that examples have to share, as text: a CSV file's ``1`` is a JSON file's. None if there is
     none.
     """
     if match is None:

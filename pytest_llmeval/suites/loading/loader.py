@@ -71,7 +71,7 @@ def suite_of(
 ) -> Suite:
     """Return the suite of a mapping that was read, or made of another format, as ``load_suite`` makes it.
 
-    ``origin_of`` makes, as ``Origin`` does, what says in errors where a key stands. ``read_rows`` gives the rows that
+    ``origin_of`` makes the ``Origin``, by which errors say where a key stands. ``read_rows`` gives the rows that
     ``dataset`` and ``prompt.fewshot`` name.
     """
     value = document.value
@@ -148,7 +148,7 @@ def _validated(value: dict[str, JSON], origin: Origin, scorers: Mapping[str, Cal
 
 
 def _check_streaming(spec: SuiteSpec, origin: Origin) -> None:
-    """Raise ``SuiteError`` for what needs all rows of a data set of which only some are read."""
+    """Raise ``SuiteError`` for keys that need all rows of a data set if only some are read."""
     dataset, fewshot = spec.dataset, spec.prompt.fewshot
     if dataset is None or not dataset.streaming:
         return

@@ -123,7 +123,7 @@ def with_preset(value: dict[str, JSON]) -> tuple[dict[str, JSON], Preset | None]
 
 
 def _mapping(value: Mapping[str, Any], *keys: str | int) -> Mapping[str, Any]:
-    """Return what stands at ``keys``; empty where that is no mapping."""
+    """Return what stands at ``keys``; empty if that is no mapping."""
     inside: Any = value
     for key in keys:
         inside = inside.get(key) if isinstance(inside, Mapping) else None
@@ -215,7 +215,7 @@ def _merged_score(defaults: JSON, own: JSON) -> JSON:
 
 
 def _named_scorer(score: JSON) -> tuple[str | None, JSON]:
-    """Return the name of a scorer, None where that is wrong, and its settings."""
+    """Return the name of a scorer, None if that is wrong, and its settings."""
     if isinstance(score, str):
         return score, {}
     if isinstance(score, dict) and len(score) == 1:
@@ -238,7 +238,7 @@ def _holds_for(key: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) ->
 
 
 def _family_members(name: str) -> str | None:
-    """Return the presets whose names begin with ``name-``, in the words of a message; None where there are none."""
+    """Return the presets whose names begin with ``name-``, in the words of a message; None if there are none."""
     families: dict[str, list[str]] = {}
     for preset in all_presets():
         if preset.name.startswith(f"{name}-"):
