@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -33,6 +32,7 @@ from pytest_llmeval.models.huggingface.generation_rows import (
     Header,
     Rows,
     RowsCache,
+    RowsCall,
     UnsupportedHeader,
     num_columns,
     reading_headers,
@@ -67,9 +67,6 @@ _NUM_HEADERS_KEPT = 2
 """Room for one suite's header, and that of the suite or subject which takes turns with it, if memory allows."""
 _PREFILL_TOKENS = {"cpu": 1024}
 _PREFILL_TOKENS_ELSEWHERE = 16384
-_REFILLED_PART = 8
-"""Free rows are refilled once they are an eighth of all: until then, empty rows cost about what reading prompts one by
-one would (with R rows and texts of L tokens, the least of both is where R * sqrt(2 / L) rows are free)."""
 
 
 def can_drive(runner: Runner, attention: Attention) -> bool:
@@ -82,84 +79,6 @@ def can_drive(runner: Runner, attention: Attention) -> bool:
         and bool(runner.cache_name)
         and {"input_ids", "attention_mask", "use_cache"} <= set(runner.parameters)
     )
-
-
-class _Call:
-    """The texts of one call, by their indices: which wait, which have a row, and what those that ended say.
-
-    ``owns`` are their prompts after the header.
-    """
-
-    def __init__(
-        self,
-        rows: Rows,
-        owns: Sequence[tuple[int, ...]],
-        writers: Sequence[Writer],
-        *,
-        num_rows: int,
-        seconds: Seconds,
-        on_finished: Callable[[int, Generated], None] | None,
-    ) -> None:
-        self.results: dict[int, Generated] = {}
-        self._rows = rows
-        self._owns = owns
-        self._writers = writers
-        self._num_rows = num_rows
-        self._seconds = seconds
-        self._on_finished = on_finished
-        self._waiting = deque(range(len(owns)))
-        self._written: list[int] = []
-        """The text that each row writes."""
-        self._tokens: list[int] = []
-        """The next token of each row."""
-
-    @property
-    def has_more(self) -> bool:
-        """Return whether a text is waited for."""
-        return bool(self._waiting or self._written)
-
-    def step(self) -> None:
-        """Write one token for each row; or, where enough rows are free, the first one of those that get them."""
-        num_free = self._num_rows - len(self._written)
-        least_free = max(1, self._num_rows // _REFILLED_PART)
-        if self._waiting and num_free >= min(least_free, len(self._waiting)):
-            self._begin(min(num_free, len(self._waiting)))
-        else:
-            self._tokens = self._choose(self._rows.read(self._tokens), self._written)
-        self._end()
-
-    def _begin(self, num_newcomers: int) -> None:
-        self._seconds.write()
-        newcomers = [self._waiting.popleft() for _ in range(num_newcomers)]
-        newcomers.sort(key=lambda i: len(self._owns[i]))
-        tokens = self._choose(self._rows.add([self._owns[i] for i in newcomers]), newcomers)
-        self._seconds.read(newcomers)  # tokens are numbers: the device has done what it was asked to do
-        self._rows.longest_to_come = max((len(self._owns[i]) for i in self._waiting), default=0)
-        self._written += newcomers
-        self._tokens += tokens
-
-    def _choose(self, logits: torch.Tensor, members: Sequence[int]) -> list[int]:
-        writers = [self._writers[i] for i in members]
-        tokens = choose_tokens(logits, writers)
-        for writer, token in zip(writers, tokens, strict=True):
-            writer.add(token)
-        return tokens
-
-    def _end(self) -> None:
-        """Take texts that are done out of their rows; the last row takes the place of each, as ``Rows.drop`` does
-        it.
-        """
-        places = [place for place in reversed(range(len(self._written))) if self._writers[self._written[place]].is_done]
-        for place in places:
-            i = self._written[place]
-            self.results[i] = self._writers[i].result(*self._seconds.end(i))
-            if self._on_finished is not None:
-                self._on_finished(i, self.results[i])
-            self._written[place], self._tokens[place] = self._written[-1], self._tokens[-1]
-            self._written.pop()
-            self._tokens.pop()
-        if places:
-            self._rows.drop(places)
 
 
 class RowsWriter:
@@ -241,7 +160,7 @@ class RowsWriter:
             num_columns=num_columns(longest, refilled=num_rows < len(prompts)),
             longest_prompt=max(map(len, owns)),
         )
-        call = _Call(rows, owns, writers, num_rows=num_rows, seconds=seconds, on_finished=on_finished)
+        call = RowsCall(rows, owns, writers, num_rows=num_rows, seconds=seconds, on_finished=on_finished)
         with reading_headers(self.runner) if header is not None else contextlib.nullcontext():
             while call.has_more:
                 call.step()

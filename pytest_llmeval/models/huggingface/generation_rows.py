@@ -13,7 +13,8 @@ tokens go into one softmax (the decomposition is that of Hydragen, arXiv:2402.05
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,8 +24,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pytest_llmeval.models.huggingface.forward import Runner, padded
+from pytest_llmeval.models.huggingface.generation_writer import Generated, Seconds, Writer, choose_tokens
 
-__all__ = ["Header", "Reader", "Rows", "RowsCache", "UnsupportedHeader", "num_columns", "reading_headers"]
+__all__ = ["Header", "Reader", "Rows", "RowsCache", "RowsCall", "UnsupportedHeader", "num_columns", "reading_headers"]
 
 
 _ATTENTION = "llmeval_shared_header"
@@ -386,3 +388,86 @@ class Rows:
             # Made once: what transformers makes of a mask at every token is this.
             self._mask = torch.zeros(is_real.shape, dtype=self._dtype, device=self._device)
             self._mask.masked_fill_(~is_real, torch.finfo(self._dtype).min)
+
+
+_REFILLED_PART = 8
+"""Free rows are refilled once they are an eighth of all: until then, empty rows cost about what reading prompts one by
+one would (with R rows and texts of L tokens, the least of both is where R * sqrt(2 / L) rows are free)."""
+
+
+class RowsCall:
+    """The texts of one call, by their indices: which wait, which have a row, and what those that ended say.
+
+    ``owns`` are their prompts after the header.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        owns: Sequence[tuple[int, ...]],
+        writers: Sequence[Writer],
+        *,
+        num_rows: int,
+        seconds: Seconds,
+        on_finished: Callable[[int, Generated], None] | None,
+    ) -> None:
+        self.results: dict[int, Generated] = {}
+        self._rows = rows
+        self._owns = owns
+        self._writers = writers
+        self._num_rows = num_rows
+        self._seconds = seconds
+        self._on_finished = on_finished
+        self._waiting = deque(range(len(owns)))
+        self._written: list[int] = []
+        """The text that each row writes."""
+        self._tokens: list[int] = []
+        """The next token of each row."""
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether a text is waited for."""
+        return bool(self._waiting or self._written)
+
+    def step(self) -> None:
+        """Write one token for each row; or, where enough rows are free, the first one of those that get them."""
+        num_free = self._num_rows - len(self._written)
+        least_free = max(1, self._num_rows // _REFILLED_PART)
+        if self._waiting and num_free >= min(least_free, len(self._waiting)):
+            self._begin(min(num_free, len(self._waiting)))
+        else:
+            self._tokens = self._choose(self._rows.read(self._tokens), self._written)
+        self._end()
+
+    def _begin(self, num_newcomers: int) -> None:
+        self._seconds.write()
+        newcomers = [self._waiting.popleft() for _ in range(num_newcomers)]
+        newcomers.sort(key=lambda i: len(self._owns[i]))
+        tokens = self._choose(self._rows.add([self._owns[i] for i in newcomers]), newcomers)
+        self._seconds.read(newcomers)  # tokens are numbers: the device has done what it was asked to do
+        self._rows.longest_to_come = max((len(self._owns[i]) for i in self._waiting), default=0)
+        self._written += newcomers
+        self._tokens += tokens
+
+    def _choose(self, logits: torch.Tensor, members: Sequence[int]) -> list[int]:
+        writers = [self._writers[i] for i in members]
+        tokens = choose_tokens(logits, writers)
+        for writer, token in zip(writers, tokens, strict=True):
+            writer.add(token)
+        return tokens
+
+    def _end(self) -> None:
+        """Take texts that are done out of their rows; the last row takes the place of each, as ``Rows.drop`` does
+        it.
+        """
+        places = [place for place in reversed(range(len(self._written))) if self._writers[self._written[place]].is_done]
+        for place in places:
+            i = self._written[place]
+            self.results[i] = self._writers[i].result(*self._seconds.end(i))
+            if self._on_finished is not None:
+                self._on_finished(i, self.results[i])
+            self._written[place], self._tokens[place] = self._written[-1], self._tokens[-1]
+            self._written.pop()
+            self._tokens.pop()
+        if places:
+            self._rows.drop(places)
