@@ -5,6 +5,8 @@ All rows end in the same column, and padding comes before a row's beginning, so 
 into one column. Columns that no row needs any longer are not read; when the last column is reached, what is needed
 moves back to the first ones.
 
+``RowsCall`` gives rows to the texts of one call until all are written.
+
 transformers' ``DynamicCache`` copies everything at every token, and holds a header once for every row. Here the rows'
 own part lies in buffers that are written in place. The header is read by ``attend``, an attention function in
 transformers' interface for such functions: the scores over the header, of all rows at once, and those over a row's own
