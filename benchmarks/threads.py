@@ -121,13 +121,13 @@ def _load(num_processes: int) -> Iterator[None]:
 def _child(folder: str, name: str) -> None:
     """Load the model as the plugin does, and print the seconds that the work took."""
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-    from pytest_llmeval.models.registry import parse_model_spec
-    from pytest_llmeval.plugin.models import load_configured
+    from pytest_llmeval.models.registry import load_model, parse_model_spec
+    from pytest_llmeval.plugin.models import model_settings
     from pytest_llmeval.plugin.settings import Settings
     from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 
     spec = parse_model_spec("demo" if name == "demo" else folder)
-    model = load_configured(Settings(model_specs=(spec,)), spec, "cpu")
+    model = load_model(spec, model_settings(Settings(), "cpu"))
     if not isinstance(model, HuggingFaceModel):
         raise TypeError(type(model))
     drawn = random.Random(0)

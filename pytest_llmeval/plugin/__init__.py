@@ -54,7 +54,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         startup.refuse_early_exit(early_config, error)
         raise
     manager = early_config.pluginmanager
-    # Once more: a wrapper is around those of all plugins that were registered before it.
+    # They are registered once more: a wrapper is around those of all plugins that were registered before it.
     manager.register(manager.unregister(name=FINAL_HOOKS), FINAL_HOOKS)
 
 
@@ -157,7 +157,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
         stash = items[0].config.stash
         stash[num_deselected_key] = stash.get(num_deselected_key, 0) + len(items)
         output = getattr(items[0].config, "workeroutput", None)
-        if output is not None:  # for the controller, which collects nothing, and hears else of suites alone
+        if output is not None:  # the controller collects nothing, and otherwise hears of suites only
             output[NUM_DESELECTED] = stash[num_deselected_key]
 
 
@@ -167,7 +167,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
     if has_suites and is_worker(session.config):
         startup.send_collected(session)  # before pytest-xdist sends the node ids
     yield
-    if not is_worker(session.config):  # pytest comes here even if a hook before it raises
+    if not is_worker(session.config):  # pytest calls this hook even if one before it raises
         _check_overrides(session)
     if has_suites and runs_tests(session.config):
         startup.begin(session)

@@ -1,4 +1,4 @@
-"""Gates as results of pytest: in the terminal, the JUnit file and ``-rA``, where every test has its place."""
+"""Gates, decided and told to pytest as results: in the terminal, the JUnit file and ``-rA``, as those of tests are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["decide_and_log", "gate_nodeid", "log_gates"]
 
 _REMEMBERS = ("lfplugin", "stepwiseplugin")
-"""Plugins of pytest that would look for a gate among the tests of the next session, and find none."""
+"""Plugins of pytest that would look for a gate among the tests of the next session, where there is none."""
 
 _Phase: TypeAlias = Literal["setup", "call", "teardown"]
 _PHASES: tuple[_Phase, ...] = ("setup", "call", "teardown")
@@ -44,10 +44,10 @@ class _Crash:
 
 
 class _Failure(str):
-    """The reason for which a gate failed, as a test report holds it: its lines, for reporters that know texts alone.
+    """The reason for which a gate failed, as a test report holds it: a text of lines, for reporters that expect one.
 
-    ``session_terminal`` is where the session's summary says it in full, among the other gates: there it is not said
-    twice. None where the summary leaves it out.
+    ``session_terminal`` is the terminal on which the session's summary says the reason in full, among the other gates:
+    there it is not said twice. None if the summary leaves it out.
     """
 
     __slots__ = ("reprcrash", "session_terminal")
@@ -71,22 +71,22 @@ class _Failure(str):
 
 
 class TestReport(pytest.TestReport):
-    """The report of a gate, under the name that plugins know.
+    """The report of a gate; other plugins know the class by this name.
 
-    Gates are no tests that pytest has collected. So its last line counts those that failed, as it does with subtests,
-    and no others: the summary counts them apart.
+    Gates are no tests that pytest has collected. So its last line counts only gates that failed, as it does with
+    subtests; the summary counts all of them.
     """
 
     @property
     def count_towards_summary(self) -> bool:
-        """Return what pytest's last line asks for."""
+        """Tell whether pytest's last line counts the gate."""
         return self.failed
 
 
 def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
-    """Return ``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level of the model where there are several.
+    """Return ``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level for the model if there are several.
 
-    A gate of a suite that is no file names the suite beside its rule.
+    A gate of a suite that has no file names the suite beside its rule.
     """
     name = result.name if result.path is not None or result.suite is None else f"{result.suite}: {result.name}"
     levels = [result.path or "llmeval"]
@@ -115,18 +115,19 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> None:
     )
     if any(result.outcome == "failed" for result in results):
         gathered.fail(session)  # before others hear of it, and may end the session
-    gathered.take_gates(results)
-    log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
+    gathered.set_gates(results)
+    if results:
+        log_gates(session, results, model_nodes(settings.models) if len(settings.models) > 1 else {})
 
 
 def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dict[str, str]) -> None:
-    """Let every plugin that hears of test results hear of these."""
+    """Tell every plugin that hears of test results of these gates."""
     manager = session.config.pluginmanager
     excluded_plugins = [plugin for plugin in map(manager.get_plugin, _REMEMBERS) if plugin is not None]
     log = manager.subset_hook_caller("pytest_runtest_logreport", remove_plugins=excluded_plugins)
     starts, finishes = manager.hook.pytest_runtest_logstart, manager.hook.pytest_runtest_logfinish
     terminal = manager.get_plugin("terminalreporter")
-    if terminal is not None and results:
+    if terminal is not None:
         # The line of the last test is full. With -q and with pytest-xdist the terminal does not know that it is in one.
         terminal.ensure_newline() if getattr(terminal, "currentfspath", None) else as_terminal(terminal).write_line("")
         # Another reporter (pytest-sugar) may not expect a word between its lines.
@@ -138,7 +139,7 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     collected = session.testscollected
     session.testscollected += len(results)  # or the terminal's progress passes 100%
     option = session.config.option
-    max_failures, option.maxfail = option.maxfail, 0  # -x stops what comes after a failure, and nothing does
+    max_failures, option.maxfail = option.maxfail, 0  # -x stops tests that follow a failure, and none follow
     is_listed = sum(result.outcome == "failed" for result in results) <= MAX_FAILED
     is_said = is_listed and isinstance(terminal, pytest.TerminalReporter) and not session.config.option.no_summary
     writer = session.config.get_terminal_writer() if is_said else None
@@ -154,7 +155,7 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     finally:
         option.maxfail = max_failures
         if not collected:
-            session.testscollected = 0  # of which pytest makes its status
+            session.testscollected = 0  # pytest makes the exit code of it
 
 
 def _report(
@@ -181,5 +182,5 @@ def _report(
 
 
 def _shown(result: GateResult) -> list[str]:
-    """Return what was found, the reason first, as it may stand on a line of its own."""
+    """Return the gate's reason and notes, each as one line that is safe to print."""
     return [without_commands(printable(text)) for text in (result.reason, *result.notes)]

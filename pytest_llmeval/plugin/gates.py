@@ -38,10 +38,11 @@ __all__ = [
 
 
 baseline_key = pytest.StashKey[Any]()
-"""The ``Report`` that is the baseline of the session."""
+"""The ``Report`` that is the session's baseline, once it was read."""
 
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
+    """Return the session's gates, with the settings of the comparison with its baseline."""
     from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
     comparison = BaselineSettings(
@@ -57,7 +58,7 @@ def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
 
 
 def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
-    """Return the report to compare with; that of the ini file lies as seen from there."""
+    """Return the path of the report to compare with; a path of the ini file is relative to that file's folder."""
     if settings.baseline is not None:
         return settings.baseline
     if settings.project_baseline is None or config.inipath is None:
@@ -66,7 +67,7 @@ def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
 
 
 def check_gates(config: pytest.Config, settings: Settings) -> None:
-    """Refuse settings that mean nothing. Raises ``OptionError``."""
+    """Raise ``OptionError`` for options that mean nothing without another, or would write over the baseline."""
     path = baseline_path(config, settings)
     for name in ("max_drop", "gate_mode", "compare", "alpha"):
         if path is None and config.getoption(f"llm_{name}", None) is not None:
@@ -81,10 +82,10 @@ def check_gates(config: pytest.Config, settings: Settings) -> None:
 
 
 def check_matched(config: pytest.Config, collected: Collected) -> None:
-    """Refuse a gate of the command line that is about what no suite has, before anything runs.
+    """Raise ``pytest.UsageError``, before anything runs, for a gate of the command line that fits no suite.
 
-    Only where no hand-written test may record to other suites. ``--lf`` collects no file in which nothing failed: a
-    gate of one suite is decided at the end then. Raises ``pytest.UsageError``.
+    It may fit another suite if a hand-written test can record to one: then nothing is checked. ``--lf`` collects no
+    file in which nothing failed: then a gate of one suite is decided at the end.
     """
     gates = config.stash[settings_key].gate
     if not gates or not collected.samples or collected.may_have_others:
@@ -100,7 +101,7 @@ def check_matched(config: pytest.Config, collected: Collected) -> None:
 
 
 def read_baseline(config: pytest.Config, settings: Settings) -> None:
-    """Read the baseline, where there is one. Raises ``OptionError``."""
+    """Read the baseline, if the session has one and it was not read before. Raises ``OptionError``."""
     path = baseline_path(config, settings)
     if path is None or baseline_key in config.stash:
         return
@@ -109,7 +110,7 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
 
     try:
         report = read_report(path)
-        # Its records stay where they lie: they are needed when the session is over.
+        # Its records stay in the file: they are needed only when the session is over.
         config.stash[baseline_key] = replace(verify_report(report, f"the report {path}"), records=report.records)
     except LLMEvalError as error:
         raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
@@ -127,15 +128,15 @@ def describe_baseline(config: pytest.Config) -> str | None:
 
 
 _BY_OUTCOME = {"lf": "--lf", "stepwise": "--sw"}
-"""Options of pytest that choose tests by how they came out, by their names in ``config.option``."""
+"""Options of pytest that choose tests by their earlier outcome, by their names in ``config.option``."""
 _BY_PLACE = {"ignore": "--ignore", "ignore_glob": "--ignore-glob"}
 _BY_TEST = {"keyword": "-k", "markexpr": "-m", "deselect": "--deselect"}
 _MAX_NAMED = 3
-"""Values of one option, and ids."""
+"""The number of values of one option, and of ids, that are named."""
 
 
 def selected_of(config: pytest.Config, suites: Sequence[SuiteReport]) -> Selected:
-    """Return what of the tests was left out in a session that has run ``suites``, and by what."""
+    """Return which options or hooks have left out tests of a session that has run ``suites``."""
     from pytest_llmeval.reporting.report.report import Selected
 
     option, settings = config.option, config.stash[settings_key]
@@ -163,8 +164,9 @@ def _listed(given: Sequence[object]) -> str:
 def selection_of(
     config: pytest.Config, report: Report, baseline: Report | None, absent: Sequence[SuiteInfo]
 ) -> Selection:
-    """Return the selection of a session that has run. ``absent`` are suites that were collected, with no sample to
-    run.
+    """Return which samples of the project a session was to run, and so whether a gate sees all that it is about.
+
+    ``absent`` are suites that were collected, but have no sample to run.
     """
     from pytest_llmeval.gates.options import Selection
 
@@ -174,9 +176,7 @@ def selection_of(
     files = {} if baseline is None else _files_of_recorded(baseline)
 
     def covers(info: SuiteInfo) -> bool:
-        """Tell whether the session looked where the suite stands. One whose file is gone would have been found
-        anywhere.
-        """
+        """Tell whether the session has looked where the suite stands; for a file that is gone, any place will do."""
         path = files.get(info.name) if info.path is None else split_file(info.path)[0]
         if path is None:
             return True
@@ -190,13 +190,13 @@ def selection_of(
         covers=covers,
         is_whole=not known.is_partial and is_everywhere,
         absent=absent,
-        # Whether a model was there to answer: that of a conftest.py may still have skipped.
+        # A model of a conftest.py may be there, and may still have skipped all samples.
         has_model=bool(config.stash[settings_key].models or report.records or config.stash.get(has_model_key, False)),
     )
 
 
 def _files_of_recorded(baseline: Report) -> dict[str, str]:
-    """Return where the suites of hand-written tests stand, which have no file of their own."""
+    """Return the files whose hand-written tests record to suites, by suite: these have no file of their own."""
     recorded = {suite.info.name for suite in baseline.suites if suite.info.path is None}
     files: dict[str, str] = {}
     if recorded:

@@ -1,8 +1,8 @@
-"""The live line: on a terminal, what the model is doing while pytest waits for it.
+"""The live line: it says on a terminal what the model is doing while pytest waits for it.
 
-Only where pytest shows progress of its own to a person: not into a pipe or a file, not in CI, not with ``-s``, and not
-under pytest-xdist, where the model works in other processes, whose reports are all that reaches this one. There, what
-servers let a session wait for is said on lines of its own.
+It is there only if pytest shows progress of its own to a person: not in a pipe or a file, not in CI, not with ``-s``,
+and not under pytest-xdist, whose models work in other processes, of which only test reports reach this one. Without it,
+a server that makes the session wait is told of on lines of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from pytest_llmeval.models.base import Backend, answers_in_background, identify
 from pytest_llmeval.plugin.process import is_worker
 from pytest_llmeval.plugin.settings import settings_key
-from pytest_llmeval.plugin.stash import is_sample_key, model_key
+from pytest_llmeval.plugin.stash import batcher_key, is_sample_key, model_key
 from pytest_llmeval.reporting.terminal import (
     LiveLine,
     Progress,
@@ -42,16 +42,17 @@ def _use_of(model: object) -> ServerUse | None:
     return use if isinstance(use, ServerUse) else None
 
 
-def start(session: pytest.Session) -> LiveReporting | None:
-    """Register the live line where there is one; call it when the session's samples are known.
+def start(session: pytest.Session) -> None:
+    """Register the live line if there is a terminal for it, and let it follow the batcher.
 
-    At that time pytest captures nothing, so that standard output is the terminal.
+    Call it when the session's samples are known: at that time pytest captures nothing, so that standard output is the
+    terminal.
     """
     config = session.config
     if is_worker(config) or not is_wanted(config) or (descriptor := _open_terminal()) is None:
         if any(spec.kind.is_remote for spec in config.stash[settings_key].all_specs) and not _logs_live(config):
             _write_waits(config)
-        return None
+        return
     samples = [item for item in session.items if is_sample_key in item.stash]
     is_quiet = config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) < 0
     screen = _PytestScreen(config, descriptor, encoding=sys.stdout.encoding)
@@ -59,12 +60,12 @@ def start(session: pytest.Session) -> LiveReporting | None:
     live = LiveReporting(screen, num_samples=len(samples), clock=time.monotonic, in_bar=in_bar)
     config.pluginmanager.register(live, "llmeval-live")
     config.add_cleanup(screen.close)
-    return live
+    config.stash[batcher_key].answering = live.answering
 
 
 def is_wanted(config: pytest.Config) -> bool:
-    """Tell whether there is room for a live line: where pytest's own progress has its percentages."""
-    # Another reporter (pytest-sugar, pytest-rich) draws what we know nothing of.
+    """Tell whether there is room for a live line: the place where pytest's own progress has its percentages."""
+    # We know nothing of the lines that another reporter (pytest-sugar, pytest-rich) draws.
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return (
         type(reporter) is pytest.TerminalReporter
@@ -86,7 +87,7 @@ def _logs_live(config: pytest.Config) -> bool:
 
 
 def _open_terminal() -> int | None:
-    """Return a descriptor of its own for the terminal: a running test's output is captured."""
+    """Return a new descriptor of the terminal, since a running test's output is captured; None without a terminal."""
     try:
         return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
     except (AttributeError, OSError, ValueError):
@@ -94,7 +95,7 @@ def _open_terminal() -> int | None:
 
 
 class _WaitLines(logging.Handler):
-    """Writes what models behind servers warn of, below what pytest has written; a test's output is captured."""
+    """Writes warnings of models behind servers below pytest's own lines, past the capturing of a test's output."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(logging.WARNING)
@@ -128,7 +129,7 @@ def _write_waits(config: pytest.Config) -> None:
 
 
 class _PytestScreen:
-    """The terminal, and where pytest is on it."""
+    """The terminal, with the column at which pytest goes on."""
 
     def __init__(self, config: pytest.Config, descriptor: int, *, encoding: str) -> None:
         self._writer = config.get_terminal_writer()
@@ -145,7 +146,7 @@ class _PytestScreen:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal, now. Pytest's own writer asks descriptor 1, which is a file while a test runs."""
+        """Return the terminal's columns. Pytest's own writer asks descriptor 1, which is a file while a test runs."""
         try:
             columns = os.get_terminal_size(self._descriptor).columns
         except OSError:
@@ -186,7 +187,7 @@ class _EverySecond:
 
 
 class LiveReporting:
-    """Says that a model loads, and for how long; then how far it has come.
+    """Says that a model loads, and for how long; then how many samples it has answered.
 
     :param in_bar: node ids of the samples that a bar stands for, in place of their letters.
     """
@@ -211,7 +212,7 @@ class LiveReporting:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
     ) -> Generator[None, object, object]:
-        """Say which model loads. The fixture of several models is set up for each test, and loads once."""
+        """Say which model loads. The fixture of several models is set up for each test, but loads each model once."""
         settings, fixture = request.config.stash[settings_key], fixturedef.argname
         role = next((role for role in ROLES if fixture == f"llm_{role}"), None)
         if fixture != "llm_model" and role is None:
@@ -236,13 +237,13 @@ class LiveReporting:
         finally:
             self._line.clear()
             if self._started is not None:
-                self._started += self._clock() - started  # the time left is that of answers
+                self._started += self._clock() - started  # the time that is left counts answers, no loading
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, Any, Any]:
-        """With ``-q`` a sample has no letter, unless it failed or was skipped: the bar says how far the session is.
+        """Leave out a sample's letter with ``-q``, unless it failed or was skipped: the bar shows how many have run.
 
-        Where no model has been asked yet, replies come from the data, and there is no bar.
+        As long as no model has been asked, replies come from the data, and there is no bar.
         """
         status = yield
         is_in_bar = self._started is not None and report.nodeid in self._in_bar

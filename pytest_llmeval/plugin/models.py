@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -21,7 +20,6 @@ import pytest
 from pytest_llmeval.data.code_version import SOURCE, hash_of_sources, version_of_class, version_of_function
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples, identify
-from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.specs import ModelSettings, ModelSpec, ReplicaSettings, merge_model_args
@@ -53,9 +51,9 @@ __all__ = [
     "is_overridden",
     "judges_of",
     "load",
-    "load_configured",
-    "load_or_take",
+    "loaded_model",
     "make_importable",
+    "model_settings",
     "parametrize",
     "provide",
 ]
@@ -63,20 +61,20 @@ __all__ = [
 
 _PATIENCE_S = 2.0
 _early_key = pytest.StashKey[dict[str, Model]]()
-"""Models to be evaluated that were loaded when suites were collected, by name."""
+"""The models under evaluation that were loaded when suites were collected, by name."""
 
 
 _replicated_key: pytest.StashKey[ReplicatedModel] = pytest.StashKey()
-"""The model whose replicas run now, where they run on Ray."""
+"""The model whose replicas run on Ray now."""
 
 _OUR_FIXTURES = "pytest_llmeval.plugin"
 
 
 def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_model") -> bool:
-    """Tell whether what pytest gives to the tests at ``node`` as ``llm_model``, or another fixture, is not ours.
+    """Tell whether another fixture replaces ours for the tests at ``node``.
 
-    It may be that of a conftest.py, of a plugin that is loaded after ours, of the module or of the class. An
-    ``llm_model`` that takes ``llm_model`` wraps what there is, and replaces nothing.
+    It may stand in a conftest.py, in a plugin that is loaded after ours, in the module or in the class. An
+    ``llm_model`` that takes ``llm_model`` wraps the other one, and replaces nothing.
     """
     # pytest has no public way to ask for the fixtures of a node.
     definitions = node.session._fixturemanager.getfixturedefs(fixture, node) or ()
@@ -84,7 +82,8 @@ def is_overridden(node: pytest.Collector | pytest.Item, fixture: str = "llm_mode
     return found is not None and getattr(found.func, "__module__", None) != _OUR_FIXTURES
 
 
-def model_options(settings: Settings, device: str | None) -> ModelSettings:
+def model_settings(settings: Settings, device: str | None) -> ModelSettings:
+    """Return the session's settings as the models take them."""
     return ModelSettings(
         device=device,
         dtype=settings.dtype,
@@ -99,19 +98,19 @@ def model_options(settings: Settings, device: str | None) -> ModelSettings:
 
 
 def check_model_options(settings: Settings, *, loads: bool) -> None:
-    """Refuse what cannot be loaded, before anything runs; where nothing will be loaded, only the wording is checked.
+    """Raise ``OptionError`` or ``ModelError`` for models that cannot be loaded, before anything runs.
 
-    Raises ``OptionError`` and ``ModelError``, also for two names of one model.
+    Two names of one model are an error, too. If nothing will be loaded, only the wording of options is checked.
     """
-    model_settings = model_options(settings, settings.device)
+    own = model_settings(settings, settings.device)
     known: dict[object, ModelSpec] = {}
     for spec in settings.model_specs:
         with calling(spec.kind, "key"):
             other = known.setdefault(spec.kind.key(spec), spec)
         if other is not spec:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
-    check_model_args(settings.all_specs, model_settings)
-    _check_ray(settings, model_settings)
+    check_model_args(settings.all_specs, own)
+    _check_ray(settings, own)
     if loads:
         if settings.ray is not None and ":" in settings.ray:
             from pytest_llmeval.models.ray.cluster import check_reachable
@@ -119,14 +118,14 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
             check_reachable(settings.ray)
         for spec in settings.all_specs:
             with _of_role(spec):
-                check_model(spec, model_settings)
+                check_model(spec, own)
         for spec in settings.all_specs:
             with _of_role(spec), calling(spec.kind, "connect"), _asking(spec):
-                spec.kind.connect(spec, model_settings)
+                spec.kind.connect(spec, own)
 
 
-def _check_ray(settings: Settings, model_settings: ModelSettings) -> None:
-    """Refuse ``--llm-ray`` where there can be no replicas, and options that mean nothing without it."""
+def _check_ray(settings: Settings, own: ModelSettings) -> None:
+    """Raise ``OptionError`` for ``--llm-ray`` if there can be no replicas, and for options that belong to it."""
     if settings.ray is None:
         for name in ("replicas", "replica_cpus", "replica_gpus"):
             if getattr(settings, name) is not None:
@@ -135,12 +134,12 @@ def _check_ray(settings: Settings, model_settings: ModelSettings) -> None:
         return
     from pytest_llmeval.models.ray.model import check_replicas
 
-    check_replicas(settings.model_specs, model_settings, _replica_settings(settings, settings.ray))
+    check_replicas(settings.model_specs, own, _replica_settings(settings, settings.ray))
 
 
 @contextlib.contextmanager
 def _of_role(spec: ModelSpec) -> Iterator[None]:
-    """An error of a judge or an embedder says that it is the model of that role."""
+    """Have the error of a judge or embedder say the role of the model."""
     try:
         yield
     except ModelError as error:
@@ -151,7 +150,7 @@ def _of_role(spec: ModelSpec) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _asking(spec: ModelSpec) -> Iterator[None]:
-    """Say what is waited for where that takes long, and what Ctrl-C has ended: pytest's header is not there yet."""
+    """Say that a model is asked what it can do, if that takes long or Ctrl-C ends it: there is no header yet."""
     said = threading.Timer(_PATIENCE_S, sys.stderr.write, [f"asking {spec.name} what it is and can do …\n"])
     said.daemon = True
     if spec.kind.is_remote:
@@ -165,12 +164,12 @@ def _asking(spec: ModelSpec) -> Iterator[None]:
 
 
 def describe_models(settings: Settings, specs: Sequence[ModelSpec]) -> list[str]:
-    """Describe each model: the way in which its log-likelihoods will be computed, or its kind."""
-    model_settings = model_options(settings, settings.device)
+    """Return a line on each model: how its log-likelihoods will be computed, or its kind."""
+    own = model_settings(settings, settings.device)
     lines = []
     for spec in specs:
         with calling(spec.kind, "describe"):
-            lines.append(f"{spec.name} ({spec.kind.describe(spec, model_settings)})")
+            lines.append(f"{spec.name} ({spec.kind.describe(spec, own)})")
     return lines
 
 
@@ -182,17 +181,17 @@ def make_importable(config: pytest.Config) -> None:
 
 
 def project_folders(config: pytest.Config) -> tuple[str, ...]:
-    """Return the folders in which modules of the user's are found."""
+    """Return the folders in which the user's modules are found."""
     return str(config.rootpath), str(config.invocation_params.dir)
 
 
 def device_for(request: pytest.FixtureRequest, spec: ModelSpec) -> str:
-    """Return the device that this model is put on; for a model that needs none, none is looked for."""
+    """Return the device that this model is put on. It is not looked for if the model needs none."""
     return str(request.getfixturevalue("llm_device")) if spec.kind.needs_device else "cpu"
 
 
 def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
-    """Return the device that models are put on; workers take GPUs in turn. One that does not exist ends the session."""
+    """Return the device for models; workers take GPUs in turn. A device that does not exist ends the session."""
     if settings.ray is not None:
         return settings.device or "auto"  # each replica finds its own
     with importing_torch():
@@ -208,24 +207,13 @@ def find_device(request: pytest.FixtureRequest, settings: Settings) -> str:
 
 
 def load(request: pytest.FixtureRequest, spec: ModelSpec, role: str = "model") -> Model:
-    """Load the only model of ``--llm-model``, or that of a role. One that cannot be loaded ends the session."""
+    """Return the only model of ``--llm-model``, or that of a role. If it cannot be loaded, the session ends."""
     device = device_for(request, spec)
     try:
-        return load_or_take(request.config, spec, device)
+        return loaded_model(request.config, spec, device)
     except LLMEvalError as error:
         message = str(error)
     _stop(request, f"{role} {spec.name} could not be loaded", message)
-
-
-def load_configured(
-    settings: Settings,
-    spec: ModelSpec,
-    device: str,
-    shared: Path | None = None,
-    findings: Findings | None = None,
-) -> Model:
-    """Load one of the session's models. Raises ``LLMEvalError``."""
-    return load_model(spec, replace(model_options(settings, device), shared_folder=shared, findings=findings))
 
 
 def _replica_settings(settings: Settings, address: str) -> ReplicaSettings:
@@ -235,7 +223,7 @@ def _replica_settings(settings: Settings, address: str) -> ReplicaSettings:
 
 
 def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, device: str) -> Model:
-    """Load replicas of the model on Ray; those of the model before it make room. Raises ``LLMEvalError``."""
+    """Load replicas of the model on Ray, once those of the model before it are closed. Raises ``LLMEvalError``."""
     from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
     from pytest_llmeval.models.ray.model import load_replicas
 
@@ -244,7 +232,7 @@ def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, d
         before.close()
     model = config.stash[_replicated_key] = load_replicas(
         spec,
-        model_options(settings, device),
+        model_settings(settings, device),
         _replica_settings(settings, settings.ray),
         chunk_size=settings.batch_size or DEFAULT_CHUNK_SIZE,
         import_paths=project_folders(config) if spec.kind.imports_from_project else (),
@@ -252,16 +240,16 @@ def _load_replicas(config: pytest.Config, settings: Settings, spec: ModelSpec, d
     return model
 
 
-def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
-    """Return the model, which was loaded when suites were collected, or is now. Raises ``LLMEvalError``."""
+def loaded_model(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
+    """Return the model that was loaded when suites were collected, or load it now. Raises ``LLMEvalError``."""
     if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
     settings = config.stash[settings_key]
-    loaded = (
-        load_configured(settings, spec, device, shared_folder(config), findings_of(config))
-        if settings.ray is None or spec.role is not None or not spec.kind.takes_replicas
-        else _load_replicas(config, settings, spec, device)
-    )
+    if settings.ray is not None and spec.role is None and spec.kind.takes_replicas:
+        loaded = _load_replicas(config, settings, spec, device)
+    else:
+        own = model_settings(settings, device)
+        loaded = load_model(spec, replace(own, shared_folder=shared_folder(config), findings=findings_of(config)))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:
@@ -278,23 +266,23 @@ def load_or_take(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
 def _stop(request: pytest.FixtureRequest, reason: str, message: str) -> NoReturn:
     """Fail this test in one line, and run no other: each would fail in the same way.
 
-    Not called where an exception is handled: pytest would print that one too.
+    Do not call it where an exception is handled: pytest would print that one, too.
     """
     request.session.shouldfail = reason
     pytest.fail(message, pytrace=False)
 
 
 def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequence[AskedSample]]) -> None:
-    """Find out, when a suite is collected, whether the files of replies fit it. Raises ``LLMEvalError``.
+    """Raise ``LLMEvalError``, when a suite is collected, if a file of replies does not fit it.
 
-    Else each of its samples would fail in the same way.
+    Otherwise each of its samples would fail in the same way.
     """
     config = node.config
     for spec in config.stash[settings_key].model_specs:
         if spec.kind.is_remote and not runs_tests(config):
             continue
         if spec.kind.checks_suites and not is_overridden(node):
-            loaded = load_or_take(config, spec, "cpu")
+            loaded = loaded_model(config, spec, "cpu")
             config.stash.setdefault(_early_key, {})[spec.name] = loaded
             if answers_samples(loaded):
                 loaded.prepare(suite, samples())
@@ -304,10 +292,9 @@ def check_replies(node: pytest.Collector, suite: str, samples: Callable[[], Sequ
 
 
 def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
-    """Refuse, when a suite is collected, a model that is known to lack what the suite asks for. Raises ``SuiteError``.
+    """Raise ``SuiteError``, when a suite is collected, for a model that is known to lack a method that the suite needs.
 
-    Else each of its samples would fail in the same way. What a conftest.py gives in the model's place is known when it
-    runs.
+    Otherwise each of its samples would fail in the same way. The model of a conftest.py is known only when tests run.
     """
     from pytest_llmeval.evaluation.evaluation import first_request, inability, method_of
 
@@ -333,7 +320,7 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
 class ModelPool:
     """Holds the model that was asked for last, and no other.
 
-    ``release`` is called when the held model has to make room, before the next is loaded: who else holds it lets go.
+    :param release: drops all other references to the model that is held; called before the next model is loaded.
     """
 
     def __init__(self, *, release: Callable[[], None]) -> None:
@@ -342,10 +329,10 @@ class ModelPool:
         self._failed: dict[Hashable, str] = {}
 
     def get(self, key: Hashable, load: Callable[[], Model]) -> Model:
-        """Return the model that ``key`` stands for: the one that is held, or what ``load`` returns.
+        """Return the model of ``key``: the one that is held, or the result of ``load``.
 
-        Raises what ``load`` raises; asked again, ``ModelError`` with the same message: a second attempt would take as
-        long and fail again.
+        An error of ``load`` is passed on. Asked again, ``ModelError`` is raised with the same message: a second attempt
+        would take as long and fail again.
         """
         if self._held is not None and self._held[0] == key:
             return self._held[1]
@@ -368,12 +355,10 @@ _pool_key = pytest.StashKey[ModelPool]()
 
 
 def compared_models(node: pytest.Collector | pytest.Item) -> Mapping[str, str]:
-    """Return the models that a suite's samples run on, or a hand-written test, with their names in node ids.
+    """Return the models on which a suite or a hand-written test runs, with their names in node ids.
 
-    Empty where there is one model, or none.
-
-    A conftest.py that replaces ``llm_model`` has the last word for its folder, as with one model: its suites run once.
-    One that wraps it (its ``llm_model`` takes ``llm_model``) wraps each.
+    The result is empty unless several models are given. A conftest.py that replaces ``llm_model`` has the last word for
+    its folder, as with one model: its suites run once. If it wraps ``llm_model``, it wraps each model.
     """
     settings = node.config.stash[settings_key]
     if len(settings.models) < 2 or is_overridden(node):
@@ -397,10 +382,10 @@ def _argument_names(mark: pytest.Mark) -> list[str]:
 
 
 class ModelOrder:
-    """Puts tests in the order of their models, so that each is loaded once.
+    """Puts tests in the order of their models, so that each model is loaded once.
 
-    Its wrapper is the outermost, since it is registered late: within one model the order is what all others made of it
-    (``--ff``, ``--nf``, plugins that shuffle).
+    This wrapper is the outermost, as it is registered late: within one model, the order is that which all others have
+    made (``--ff``, ``--nf``, plugins that shuffle).
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -408,9 +393,10 @@ class ModelOrder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
-        """Sort; tests without a model stay where they were among those of the first.
+        """Sort the tests; tests without a model keep their places among those of the first model.
 
-        Also before the others look: ``--sw`` leaves out what comes before the last failure, in the order that ran.
+        They are sorted before the other hooks run, too: ``--sw`` leaves out tests before the last failure, in the order
+        in which they ran.
         """
         for item in items:
             callspec = getattr(item, "callspec", None)
@@ -427,7 +413,7 @@ class ModelOrder:
 
 
 def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
-    """Return the model that the requesting test is for. One that cannot be loaded fails its own tests alone."""
+    """Return the model that the requesting test is for. If it cannot be loaded, only its own tests fail."""
     model = request.node.stash.get(model_key, None)
     if model is None:
         pytest.fail(
@@ -441,15 +427,15 @@ def provide(request: pytest.FixtureRequest, settings: Settings) -> Model:
     if _pool_key not in config.stash:
         config.stash[_pool_key] = ModelPool(release=lambda: _let_go(config))
     try:
-        return config.stash[_pool_key].get((model, device), lambda: load_or_take(config, spec, device))
+        return config.stash[_pool_key].get((model, device), lambda: loaded_model(config, spec, device))
     except LLMEvalError as error:
         message = str(error)
-    # Not where the exception is handled: pytest would print that one too.
+    # Not where the exception is handled: pytest would print that one, too.
     pytest.fail(message, pytrace=False)
 
 
 def _let_go(config: pytest.Config) -> None:
-    """Drop what keeps a model alive that is to make room: the batcher, and the traceback of the last failure."""
+    """Drop the references that keep a model in memory: the batcher's, and the traceback of the last failure."""
     from pytest_llmeval.plugin.stash import batcher_key
 
     if stored_model_key in config.stash:
@@ -466,13 +452,13 @@ def _let_go(config: pytest.Config) -> None:
 
 
 _DECIDING = ("server", "version", "model", "build", "extra_body", "json")
-"""What is told of a model whose weights are not known and may decide its verdicts; the same in every process."""
+"""The details that may decide verdicts, if a model's weights are not known; they are the same in every process."""
 
 
 def judges_of(role: Role, given: object) -> tuple[object, ...]:
-    """Return the models that a fixture gives for a role: one, or of judges a list of several, a panel.
+    """Return the models that a fixture gives for a role: one, or a list of several judges, a panel.
 
-    Raises ``ModelError`` for none, for too many, and for what cannot be asked.
+    Raises ``ModelError`` for none, for too many, and for an object that cannot be asked.
     """
     models = tuple(given) if isinstance(given, list | tuple) else (given,)
     method, most = ROLES[role].method, ROLES[role].most
@@ -487,12 +473,12 @@ def judges_of(role: Role, given: object) -> tuple[object, ...]:
 
 
 def described_judge(judge: object) -> tuple[str, str]:
-    """Return the judge in a few words, and a SHA-256 (hex) of what is known of it.
+    """Return the judge in a few words, and a SHA-256 (hex) of all that is known of it.
 
-    That is its fingerprint (a server's has the way it is held to JSON), revision and dtype. Of a model without a
-    fingerprint it is its name, what its server says of itself, and the version of its Python code: what a hosted name
-    stands for may change unseen. The project's own code, of which a judge in Python is made, is known of all. Arguments
-    that the name hides are in neither, since a hash would give a short secret away.
+    It is made of the judge's fingerprint (a server's includes the way in which it is held to JSON), revision and dtype.
+    A model without a fingerprint is known by its name, what its server says of itself, and the version of its Python
+    code; a hosted model may still change unseen. The project's own code, if the judge is made of it, is always part.
+    Arguments that the name hides are in neither, since a hash would give a short secret away.
     """
     found = identify(judge)
     known: list[object] = [found.fingerprint or found.name, found.backend, found.revision, found.dtype]
@@ -509,7 +495,7 @@ def described_judge(judge: object) -> tuple[str, str]:
 
 
 def _innermost(model: object) -> object:
-    """Return what answers, without what stands around it: a store, the user's name."""
+    """Return the model itself, without the store and the wrapper that carries the user's name."""
     while (inner := vars(model).get("_model") if hasattr(model, "__dict__") else None) is not None:
         model = inner
     return model

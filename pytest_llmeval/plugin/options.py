@@ -36,7 +36,7 @@ class SampleLimit:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part ``number`` of ``count`` parts of a session, counted from 1."""
+    """One of the ``count`` parts of a session; ``number`` counts from 1."""
 
     number: int
     count: int
@@ -56,7 +56,7 @@ def _model(value: str) -> str:
 
 
 def _imported(name: str) -> Callable[[str], Any]:
-    """Return what another module makes of the text, ``module:function``: imported when its option is given."""
+    """Return a parser that is imported when its option is given, from its name ``module:function``."""
     return lambda value: resolve_name(f"pytest_llmeval.{name}")(_text(value))
 
 
@@ -140,14 +140,12 @@ def _shard(value: str) -> Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. ``parse`` turns its text into a value (by default a flag's) and raises ``ValueError`` saying what is
-    expected.
+    """One option. ``parse`` turns its text into a value, by default that of a flag.
 
-    ``without_value`` is what it means on the command line without a value, where it needs none.
-
-    ``field`` is its place in ``Settings``, where that is not its name. ``ini_field`` is the place of what the ini file
-    says, where that does not give way to the command line but adds to it. With ``is_seen_from_ini`` it is a path, which
-    in the ini file is relative to the ini file's folder.
+    ``without_value`` is its value if the command line gives the option without one; None if it needs one.
+    ``field`` is its field in ``Settings`` if that has another name. ``ini_field`` is the field for the value of the ini
+    file, if the command line adds to that value and does not replace it. With ``is_seen_from_ini`` the value is a path,
+    which in the ini file is relative to that file's folder.
     """
 
     name: str

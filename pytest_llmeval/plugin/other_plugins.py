@@ -9,7 +9,7 @@ its model loads, and as pytest keeps what a session's fixture has raised, every 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -17,23 +17,39 @@ import pytest
 from pytest_llmeval.roles import MODEL_FIXTURES
 from pytest_llmeval.text.names import split_file
 
-__all__ = ["LoadingTime", "is_misread", "rerun_misread"]
+__all__ = ["LoadingTime", "remember_failed", "rerun_misread"]
 
 
 _SKIPS = "lfplugin-collskip"
-"""pytest's plugin that skips files in which nothing failed; it is there once a file was met in which something did."""
+"""The plugin of pytest that skips files without a failure; it is there once a file with a failure was met."""
 
 
-def is_misread(nodeid: str) -> bool:
+def _is_misread(nodeid: str) -> bool:
     """Tell whether pytest would not know the test again."""
     return "::" in split_file(nodeid)[0]
 
 
+def remember_failed(config: pytest.Config, failed: Sequence[str], right: Iterable[str]) -> None:
+    """Let ``--lf`` run the tests ``failed`` again, though they passed for pytest, and forget those that are right now.
+
+    pytest itself forgets those that it knows again.
+    """
+    cache = getattr(config, "cache", None)
+    forgotten = [nodeid for nodeid in right if _is_misread(nodeid)]
+    if cache is None or not (failed or forgotten):
+        return
+    known = dict(cache.get("cache/lastfailed", {}))
+    known.update(dict.fromkeys(failed, True))
+    for nodeid in forgotten:
+        known.pop(nodeid, None)
+    cache.set("cache/lastfailed", known)
+
+
 def rerun_misread(config: pytest.Config) -> None:
-    """Have such tests run again if they failed before; for a session with ``--lf``."""
+    """Let ``--lf`` run tests again that failed and whose folder has two colons in its name."""
     cache = getattr(config, "cache", None)  # None under -p no:cacheprovider
     known = {} if cache is None else cache.get("cache/lastfailed", {})
-    misread = {nodeid for nodeid in known if is_misread(nodeid)}
+    misread = {nodeid for nodeid in known if _is_misread(nodeid)}
     if misread:
         taken_out = _TakenOut(config, known, misread)
         config.pluginmanager.register(taken_out, "llmeval-last-failed-out")
@@ -41,9 +57,9 @@ def rerun_misread(config: pytest.Config) -> None:
 
 
 class _TakenOut:
-    """Keeps tests from pytest while it chooses those that failed before.
+    """Keeps such tests from pytest while it chooses those that failed before.
 
-    Its wrapper is within that of pytest's, which is a ``tryfirst`` one: ``-k`` and ``-m`` have chosen already.
+    This wrapper is within pytest's, which is a ``tryfirst`` one: ``-k`` and ``-m`` have chosen already.
     """
 
     def __init__(self, config: pytest.Config, known: dict[str, bool], misread: set[str]) -> None:
@@ -82,7 +98,7 @@ class _TakenOut:
 
 
 class _PutBack:
-    """Registered after pytest's, so that its wrapper is around that one, and within that of ``--llm-limit``."""
+    """Puts the tests back; registered so that its wrapper is around pytest's and within that of ``--llm-limit``."""
 
     def __init__(self, held: _TakenOut) -> None:
         self._held = held
@@ -95,7 +111,7 @@ class _PutBack:
         if not self._held.items:
             return result
         if items and not any(item.nodeid in self._held.known for item in items):
-            # pytest knows none of them for one that failed, and then leaves all.
+            # pytest knows of no failure among them, and so has left all of them.
             config.hook.pytest_deselected(items=items[:])
             items.clear()
         items[:] = sorted([*items, *self._held.items], key=lambda item: self._held.order.get(item, 0))
@@ -108,11 +124,11 @@ class _PutBack:
 
 
 _FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))
-"""Fixtures that take long: the weights, and the import of torch. Also a project's own of these names."""
+"""Fixtures that take long: they load weights, and import torch. A project's own fixtures of these names count, too."""
 
 
 class LoadingTime:
-    """Follows pytest-timeout by the hooks that it has for plugins, and starts its timer anew after a fixture of ours.
+    """Stops the timer of pytest-timeout while a model loads, by the hooks that pytest-timeout has for plugins.
 
     With ``timeout_func_only`` the timer starts after all fixtures, and there is nothing to do.
     """

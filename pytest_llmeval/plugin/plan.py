@@ -18,7 +18,6 @@ import pytest
 from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
-from pytest_llmeval.plugin.live import start as start_live
 from pytest_llmeval.plugin.models import is_overridden
 from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
 from pytest_llmeval.plugin.recording import payload_of
@@ -42,21 +41,20 @@ from pytest_llmeval.text.escaping import without_commands
 from pytest_llmeval.text.names import split_file
 
 __all__ = [
+    "AnsweredAhead",
     "FollowQueue",
-    "HandOver",
     "LimitSamples",
     "ShardTests",
     "check_overrides",
     "collected_in",
-    "from_worker",
+    "payloads_of_worker",
     "plan",
-    "show_progress",
     "show_prompts",
 ]
 
 
 class LimitSamples:
-    """``--llm-limit``. Registered late, so that its wrapper is the outermost: it chooses among what all others left."""
+    """The hook of ``--llm-limit``, registered late: its wrapper is the outermost and sees what all others have left."""
 
     def __init__(self, limit: SampleLimit) -> None:
         self._limit = limit
@@ -91,7 +89,7 @@ class LimitSamples:
 
 
 class ShardTests:
-    """``--llm-shard``. Registered after the limit: shards of a limited session share out what the limit leaves."""
+    """The hook of ``--llm-shard``, registered after the limit: shards share out the samples that the limit leaves."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -100,7 +98,7 @@ class ShardTests:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Keep what belongs to this part; the rest are the other parts'."""
+        """Keep the tests of this part; the rest belong to other parts."""
         result = yield
         dropped = [item for item in items if not self._holds(item)]
         if dropped:
@@ -109,7 +107,7 @@ class ShardTests:
         return result
 
     def _holds(self, item: pytest.Item) -> bool:
-        """By a hash of what the test is known by: no other test, worker or order changes its part.
+        """Tell whether the test is in this part, by a hash of its name: no other test, worker or order changes that.
 
         A sample is in one part with all models, which are compared sample by sample.
         """
@@ -118,15 +116,10 @@ class ShardTests:
         return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
 
 
-def _one_of_each_suite(items: Iterable[pytest.Item]) -> Sequence[SampleItem]:
-    """Return a sample of each suite that has some among these tests, in order of appearance."""
-    return [*{item.file.nodeid: item for item in items if isinstance(item, SampleItem)}.values()]
-
-
 def collected_in(session: pytest.Session) -> Collected:
-    """Return the samples and suites of a session that has collected some, in the process that did."""
+    """Return the samples and suites of a session that has collected some, in the process that collected them."""
     config = session.config
-    samples = _one_of_each_suite(session.items)
+    samples = [*{item.file.nodeid: item for item in session.items if isinstance(item, SampleItem)}.values()]
     selected = {item.file.info.name: item.file.info for item in samples}
     has_model = bool(config.stash[settings_key].models)
     modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
@@ -138,6 +131,10 @@ def collected_in(session: pytest.Session) -> Collected:
         and not config.stash[settings_key].specs_of(role)
         and not is_overridden(item, f"llm_{role}")
     }
+    categories: dict[str, dict[str, None]] = {}
+    for item in session.items:
+        if isinstance(item, SampleItem) and item.sample.category is not None:
+            categories.setdefault(item.file.info.name, {})[item.sample.category] = None
     return Collected(
         samples=[place for place, item in enumerate(session.items) if isinstance(item, SampleItem)],
         suites=list(selected.values()),
@@ -149,25 +146,17 @@ def collected_in(session: pytest.Session) -> Collected:
             (split_file(item.file.nodeid)[0] for item in samples if lacks_baseline(item.file.evaluation.suite)), None
         ),
         has_model=has_model or len(modelless) < len(samples),
-        categories=_categories(session.items),
+        categories={name: list(found) for name, found in categories.items()},
         may_have_others=session.testsfailed > 0 or any(is_sample_key not in item.stash for item in session.items),
     )
 
 
-def _categories(items: Iterable[pytest.Item]) -> dict[str, list[str]]:
-    found: dict[str, dict[str, None]] = {}
-    for item in items:
-        if isinstance(item, SampleItem) and item.sample.category is not None:
-            found.setdefault(item.file.info.name, {})[item.sample.category] = None
-    return {name: list(categories) for name, categories in found.items()}
-
-
 def check_overrides(session: pytest.Session) -> None:
-    """Refuse a ``--llm-set`` for a suite that was not collected: a misspelt name must not pass for a change.
+    """Raise ``pytest.UsageError`` for a ``--llm-set`` whose suite was not collected: its name may be misspelt.
 
-    Raises ``pytest.UsageError``; a worker of pytest-xdist, in which that would be an internal error, has its controller
-    raise it. What the ini file sets is for every session of the project, and ``--lf`` collects no file in which nothing
-    failed: these only warn, as does a session without a suite.
+    A worker of pytest-xdist, in which that would be an internal error, has its controller raise it. The ini file is for
+    every session of the project, and ``--lf`` collects no file in which nothing failed: both only warn, as does a
+    session without a suite.
     """
     config = session.config
     if not is_first_process(config) or session.testsfailed:  # a suite that could not be collected may be the one
@@ -193,8 +182,8 @@ def check_overrides(session: pytest.Session) -> None:
 _KEY = "llmeval_handed_over"
 
 
-class HandOver:
-    """Registered where samples run: in the only process, or in a worker of pytest-xdist."""
+class AnsweredAhead:
+    """Hooks of the process in which samples run: the only one, or a worker of pytest-xdist."""
 
     def __init__(self, session: pytest.Session, batcher: Batcher) -> None:
         self._session = session
@@ -202,9 +191,10 @@ class HandOver:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Record what is waiting: in the session's report, or in what a worker tells at its end.
+        """Record the samples that are answered: in the session's report, or in the output of a worker.
 
-        Who presses Ctrl-C again does without what is left of it.
+        pytest ends a session at once for Ctrl-C, and does not come to run their tests. If Ctrl-C is pressed again, the
+        rest of them is lost.
         """
         config = self._session.config
         worker: dict[str, Any] | None = getattr(config, "workeroutput", None)
@@ -212,56 +202,57 @@ class HandOver:
             self._batcher.stop()
             for payload in self._payloads():
                 if worker is None:
-                    config.stash[llm_session_key].take_over(payload)
+                    config.stash[llm_session_key].add_answered(payload)
                 else:
                     worker.setdefault(_KEY, []).append(payload.encode())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Take back what ``-x`` has left with the model."""
+        """Take back the requests that ``-x`` has left with the model."""
         self._batcher.stop()
 
     def _payloads(self) -> Iterator[Payload]:
         for item in self._session.items:
             if isinstance(item, SampleItem) and self._batcher.has_answered(item.key):
-                record = item.record_waiting(self._batcher)
+                record = item.record_answered(self._batcher)
                 if record is not None:
                     yield payload_of(item, record, self._batcher.model)
 
 
-def from_worker(output: dict[str, Any]) -> Iterator[Payload]:
-    """Return what a worker hands over in its ``workeroutput``; once, though pytest-xdist may tell of its end twice."""
+def payloads_of_worker(output: dict[str, Any]) -> Iterator[Payload]:
+    """Return the records in a worker's output; once, though pytest-xdist may tell of its end twice."""
     return map(Payload.decode, output.pop(_KEY, ()))
 
 
 class FollowQueue:
-    """In a worker: tells the batcher what runs next."""
+    """A hook of a worker that tells the batcher which samples run next."""
 
     def __init__(self, batcher: Batcher, session: pytest.Session) -> None:
         self._batcher = batcher
         self._session = session
         self._next: pytest.Item | None = None
         plugins = session.config.pluginmanager.get_plugins()
-        # The queue of pytest-xdist's worker. A version that has it elsewhere shows no more than the next item.
+        # The queue of pytest-xdist's worker. With a version that has it elsewhere, only the next item is known.
         self._queue: Any = next((plugin.torun for plugin in plugins if hasattr(plugin, "torun")), None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, nextitem: pytest.Item | None) -> None:
-        """Say what the worker has in its queue after the item that it begins."""
+        """Note which item the worker runs after the one that it begins."""
         self._next = nextitem
         self._batcher.next_key = nextitem.key if isinstance(nextitem, SampleItem) else None
 
     def upcoming(self, key: Hashable) -> Iterator[Hashable]:
-        """``Batcher.upcoming``, of what the worker was given by now."""
+        """Return the keys of samples that the worker has been given by now: see ``Batcher.upcoming``."""
         places: list[object] = []
         if self._queue is not None:
             with self._queue.lock() as queued:
                 places.extend(queued)
-        given = [self._session.items[place] for place in places if isinstance(place, int)]  # else the sign of the end
+        given = [self._session.items[place] for place in places if isinstance(place, int)]  # others: the end's sign
         return _keys(given if self._next is None else [self._next, *given], key)
 
 
 def plan(session: pytest.Session) -> None:
+    """Make the session's batcher, and tell it which samples run, in chunks that are asked together."""
     config, items = session.config, session.items
     batching = batching_of(config)
     samples = [(place, item.nodeid) for place, item in enumerate(items) if isinstance(item, SampleItem)]
@@ -276,7 +267,7 @@ def plan(session: pytest.Session) -> None:
         batcher.add([_planned(item) for item in members if isinstance(item, SampleItem)])
     for audited, spares in _audited(items):
         batcher.audit(audited, spares)
-    config.pluginmanager.register(HandOver(session, batcher), "llmeval-hand-over")
+    config.pluginmanager.register(AnsweredAhead(session, batcher), "llmeval-hand-over")
     if hasattr(config, "workerinput"):
         queue = FollowQueue(batcher, session)
         config.pluginmanager.register(queue, "llmeval-queue")
@@ -286,7 +277,7 @@ def plan(session: pytest.Session) -> None:
 
 
 def _in_order(items: Sequence[pytest.Item]) -> Callable[[Hashable], Iterator[Hashable]]:
-    """``Batcher.upcoming`` of a process that runs all of these itself."""
+    """Return ``Batcher.upcoming`` for a process that runs all of these tests itself."""
     samples = [item for item in items if isinstance(item, SampleItem)]
     places: dict[Hashable, int] = {item.key: place for place, item in enumerate(samples)}
     return lambda key: _keys((samples[place] for place in range(places[key] + 1, len(samples))), key)
@@ -305,7 +296,7 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[PlannedSample]
         if isinstance(item, SampleItem):
             groups.setdefault(item.group, {})[item.sample.id] = item
     for group in groups.values():
-        sizes = {sample_id: item.size for sample_id, item in group.items()}
+        sizes = {sample_id: item.file.evaluation.lengths[sample_id] for sample_id, item in group.items()}
         yield (
             [group[sample_id].planned for sample_id in choose_audited(sizes)],
             [group[sample_id].planned for sample_id in choose_spares(sizes)],
@@ -313,7 +304,7 @@ def _audited(items: Iterable[pytest.Item]) -> Iterator[tuple[list[PlannedSample]
 
 
 def show_prompts(session: pytest.Session) -> None:
-    """``--llm-show-prompts``: print the prompt of every selected sample."""
+    """Print the prompt of every selected sample, for ``--llm-show-prompts``."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     terminal = None if reporter is None else as_terminal(reporter)
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "").startswith("utf")
@@ -326,13 +317,6 @@ def show_prompts(session: pytest.Session) -> None:
                 terminal.write_line(without_commands(line))
             for line in judge_lines(item.file.evaluation, item.question, marks=marks):
                 terminal.write_line(without_commands(line))
-
-
-def show_progress(session: pytest.Session) -> None:
-    """Let a live line follow the batcher, where there is a terminal for it."""
-    live = start_live(session)
-    if live is not None:
-        session.config.stash[batcher_key].answering = live.answering
 
 
 def _planned(item: SampleItem) -> PlannedSample:

@@ -1,7 +1,7 @@
-"""Which process of a session this is, what its task is, and the warnings that only one process shows.
+"""The processes of a session: which one this is, what it is to do, and the warnings that only one of them shows.
 
-Each worker of pytest-xdist collects everything, and whatever a filter makes of a warning, all workers have to collect
-the same tests: else pytest-xdist refuses the session.
+Each worker of pytest-xdist collects everything. All have to collect the same tests, or pytest-xdist refuses the
+session: so a filter of warnings must have the same effect in each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import warnings
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin import settings as options
+from pytest_llmeval.plugin.settings import read_named
 
 __all__ = [
     "asks_for_suites",
@@ -33,7 +33,7 @@ _session_key = pytest.StashKey[tuple[str, float]]()
 
 
 def session_of(config: pytest.Config) -> tuple[str, float]:
-    """16 hex digits and the beginning (Unix, s) of this session, the same in its workers."""
+    """Return the session's id (16 hex digits) and its beginning (Unix, s); its workers have the same."""
     if _session_key not in config.stash:
         given: tuple[str, float] | None = getattr(config, "workerinput", {}).get(_SESSION)
         config.stash[_session_key] = given or (secrets.token_hex(8), time.time())
@@ -48,7 +48,7 @@ def share_session(config: pytest.Config, workerinput: dict[str, object]) -> None
 def wants_prompts(config: pytest.Config) -> bool:
     """Tell whether ``--llm-show-prompts`` was given; also before options are checked."""
     try:
-        return bool(options.read_named(config, "show_prompts"))
+        return bool(read_named(config, "show_prompts"))
     except OptionError:
         return False  # pytest_configure says what is wrong
 
@@ -64,7 +64,7 @@ def distributes(config: pytest.Config) -> bool:
 
 
 def runs_tests(config: pytest.Config) -> bool:
-    """Tell whether tests are run, and not only looked at (``--collect-only``, ``--fixtures``, …)."""
+    """Tell whether tests are run, and not only listed or shown (``--collect-only``, ``--fixtures``, …)."""
     option = config.option
     looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
     return not (any(getattr(option, name, False) for name in looks) or wants_prompts(config))
@@ -84,7 +84,7 @@ def is_first_process(config: pytest.Config) -> bool:
 
 
 def warn_once_of_suite(node: pytest.Collector, message: str) -> None:
-    """Warn of something in a suite, which ``node`` is, while it is collected.
+    """Warn of something in the suite ``node`` while it is collected.
 
     Raises ``LLMEvalError`` under ``-W error``, in every worker: that suite is then a collection error of one line.
     """
@@ -98,7 +98,7 @@ def warn_once_of_suite(node: pytest.Collector, message: str) -> None:
 def warn_once_in_session(config: pytest.Config, warning: Warning) -> None:
     """Show a warning that belongs to no suite, under ``-W error`` too.
 
-    Raised, it would take other people's tests with it: a folder's, or all that were collected. Other filters hold.
+    If it was raised, other tests could not run: those of a folder, or all that were collected. Other filters hold.
     """
     if not is_first_process(config):
         return

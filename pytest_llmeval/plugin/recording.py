@@ -1,4 +1,4 @@
-"""From a test that ran to what its report carries: the records of samples, and of hand-written tests."""
+"""The records of samples and hand-written tests: made when a test has run, and carried by its report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from pytest_llmeval.models.base import identify
 from pytest_llmeval.plugin.models import is_overridden
-from pytest_llmeval.plugin.process import session_of
+from pytest_llmeval.plugin.process import is_worker, session_of
 from pytest_llmeval.plugin.sample_item import SampleItem, WrongAnswer, describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
@@ -48,9 +48,9 @@ _sent_models_key = pytest.StashKey[set[str]]()
 _sent_judges_key = pytest.StashKey[set[tuple[Role, str]]]()
 _sent_uses_key = pytest.StashKey[dict[tuple[str | None, str], ServerUse]]()
 _wrong_key = pytest.StashKey[dict[tuple[str, str], tuple[Record, str]]]()
-"""Under ``--llm-strict``, in the stash of an item: its wrong answers by suite and sample, with what it fails for."""
+"""The wrong answers of an item under ``--llm-strict``, by suite and sample, each with the message of the failure."""
 _is_tried_again_key = pytest.StashKey[bool]()
-"""In the stash of an item that has a wrong answer, once another plugin runs it again."""
+"""The mark of an item with a wrong answer that another plugin runs again."""
 
 _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
 """Metric names that ``llm_record`` gives a meaning of its own."""
@@ -66,15 +66,13 @@ class _MarkedSuite:
 
     @classmethod
     def of(cls, item: pytest.Item) -> _MarkedSuite | None:
-        """Return the nearest mark of a test, None without one. ``TypeError`` or ``ValueError`` for one that cannot be
-        used.
-        """
+        """Return the nearest mark of a test, None without one. Raises ``TypeError`` or ``ValueError``."""
         mark = item.get_closest_marker("llm_suite")
         if mark is None or not mark.args:
             return None
-        unknown = [name for name in mark.kwargs if name not in _OF_MARK]
+        unknown = [name for name in mark.kwargs if name not in _MARK_ARGUMENTS]
         if unknown:
-            raise TypeError(f"llm_suite: unknown argument {unknown[0]!r}{expected_one_of(unknown[0], _OF_MARK)}")
+            raise TypeError(f"llm_suite: unknown argument {unknown[0]!r}{expected_one_of(unknown[0], _MARK_ARGUMENTS)}")
         given, least = mark.kwargs.get("not_measurable", {}), mark.kwargs.get("min_measurable")
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
             raise TypeError(f"llm_suite: not_measurable must map metric names to numbers, found {given!r}")
@@ -92,7 +90,7 @@ class _MarkedSuite:
         return info if self.min_measurable is None else dataclasses.replace(info, min_measurable=self.min_measurable)
 
 
-_OF_MARK = ("not_measurable", "min_measurable")
+_MARK_ARGUMENTS = ("not_measurable", "min_measurable")
 
 
 class Recorder:
@@ -174,17 +172,17 @@ class Recorder:
         if settings.strict:
             wrong = self._item.stash.setdefault(_wrong_key, {})
             if key in wrong:
-                record, _ = wrong[key]  # of an earlier try
+                record, _ = wrong[key]  # that of an earlier try
             elif status == "wrong":
                 text = f"sample {id!r} of suite {suite!r}: expected {target!r}, found {answer!r}"
                 wrong[key] = record, text
         self._pending.append(record)
 
     def _kept_as(self) -> str | None:
-        """Return ``Record.kept_as`` for all replies that the test has had by now, any of which the sample may be about.
+        """Return ``Record.kept_as`` for the replies that the test has had by now: the sample may be about any of them.
 
-        If a test that takes ``llm_model`` has had none, a fixture of the module or session has asked for them. If some
-        were asked for by this session and some were not, the sample may be about the latter alone.
+        If a test that takes ``llm_model`` has had none, a fixture of the module or session has asked for them. If this
+        session has asked for some, and others come from the store, the sample may be about the latter only.
         """
         model = self._item.config.stash.get(stored_model_key, None)
         if model is None:
@@ -212,20 +210,18 @@ class Recorder:
         """Tell whether the test has recorded anything, in this phase or an earlier one."""
         return bool(self._ids)
 
-    def take(self) -> Payload | None:
-        """Return the records since the last call, with what the test's mark says of their suite; None where there are
-        none.
-        """
+    def pop(self) -> Payload | None:
+        """Return the records since the last call, with the suite as the test's mark describes it; None without any."""
         records, self._pending = tuple(self._pending), []
         suite = None if self._suite is None else self._suite.info
         return Payload(records=records, suite=suite) if records else None
 
 
 class Strict:
-    """``--llm-strict``: a hand-written test fails at its end, when all samples are recorded.
+    """The hooks of ``--llm-strict``: a hand-written test fails at its end, when all samples are recorded.
 
-    Other plugins run again what has failed, and a model may guess right in the end. A wrong answer stays what the test
-    fails for: a sample is not asked again.
+    Other plugins run a failed test again, and a model may guess right in the end. So a test fails for its first wrong
+    answer each time, and a sample is not asked again.
     """
 
     @pytest.hookimpl(wrapper=True)
@@ -297,7 +293,7 @@ def _why(name: str, value: NotMeasurable) -> str:
 
 
 def _numbers(values: object) -> tuple[dict[str, float], dict[str, str]]:
-    """Numbers, and why others are not measurable."""
+    """Return the values that are numbers, and the reasons of those that are not measurable."""
     if not isinstance(values, Mapping):
         raise TypeError(f"llm_record: values must map metric names to numbers, found {values!r}")
     for name in values:
@@ -315,62 +311,48 @@ def _chance(value: object) -> float:
 
 
 def attach(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:
-    """Put what this phase of ``item`` found on its report, as builtins that reach the controller of pytest-xdist.
+    """Attach the records of this phase of ``item`` to its report, so that they reach the controller of pytest-xdist.
 
-    What the phase raised is in ``call``: marks (xfail) and other plugins may have made something else of the report.
+    The error of the phase is in ``call``: marks (xfail) and other plugins may have changed the report.
 
-    ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is what the terminal shows.
+    ``report.llm_payload`` is a ``Payload``, encoded in a worker; ``report.llm_status`` is the status for the terminal.
     """
     if isinstance(item, SampleItem):
         if call.excinfo is None and report.passed and report.when != "call" and record_key not in item.stash:
             return  # as nearly always
-        _fold_skip(item, report)
-        _share_time(item, report)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            # -rs folds skips at one place: so it says once for a whole suite why it was skipped.
+            report.longrepr = (item.file.nodeid, item.file.evaluation.suite.line, report.longrepr[2])
+        if report.when == "call" and batcher_key in item.config.stash:
+            # The first sample of a chunk asks for all: the test gets its own share of the model's time.
+            difference = item.config.stash[batcher_key].shares.settle(item.key)
+            report.duration = max(0.0, report.duration + difference)
         payload = _sample_payload(item, report, call)
     else:
         payload = _test_payload(item, report, call)
     if payload is None:
         return
     payload = _with_news(item, payload)
-    # Attributes that pytest does not know travel with a report. Only another process needs them as text.
-    report.__dict__["llm_payload"] = payload.encode() if _reports_elsewhere(item) else payload
-    if any(record.status == "wrong" for record in payload.records):
+    # Attributes that pytest does not know travel with a report. Another process needs them as text: the controller, or
+    # the parent of a process that was made for this test (pytest-forked).
+    is_elsewhere = is_worker(item.config) or os.getpid() != item.config.stash[process_key]
+    report.__dict__["llm_payload"] = payload.encode() if is_elsewhere else payload
+    statuses = {record.status for record in payload.records}
+    if "wrong" in statuses:
         report.__dict__["llm_status"] = "wrong"
-    elif (
-        isinstance(item, SampleItem) and report.when == "call" and report.failed and _tolerates_unscored(item, payload)
-    ):
-        # Whether there were too many is known when all have run.
+    elif "unscored" in statuses and isinstance(item, SampleItem) and report.when == "call" and report.failed:
+        _tolerate_unscored(item, report)
+
+
+def _tolerate_unscored(item: SampleItem, report: pytest.TestReport) -> None:
+    """Let the test pass if some may be unscored: only when all have run it is known whether there are too many."""
+    if item.config.stash[settings_key].allow_unscored:
         report.outcome, report.longrepr = "passed", None
         report.__dict__["llm_status"] = "unscored"
 
 
-def _reports_elsewhere(item: pytest.Item) -> bool:
-    """Tell whether another process takes in the report: in a worker, and in one made for this test alone
-    (pytest-forked).
-    """
-    return hasattr(item.config, "workerinput") or os.getpid() != item.config.stash[process_key]
-
-
-def _tolerates_unscored(item: pytest.Item, payload: Payload) -> bool:
-    is_unscored = isinstance(item, SampleItem) and any(record.status == "unscored" for record in payload.records)
-    return is_unscored and item.config.stash[settings_key].allow_unscored > 0
-
-
-def _fold_skip(item: SampleItem, report: pytest.TestReport) -> None:
-    """Let ``-rs`` say once for a whole suite why it was skipped: it folds what names the same place."""
-    if report.skipped and isinstance(report.longrepr, tuple):
-        report.longrepr = (item.file.nodeid, item.file.evaluation.suite.line, report.longrepr[2])
-
-
-def _share_time(item: SampleItem, report: pytest.TestReport) -> None:
-    """Give the test its own share of the model's time: the first sample of a chunk asks for all of them."""
-    if report.when == "call" and batcher_key in item.config.stash:
-        difference = item.config.stash[batcher_key].shares.settle(item.key)
-        report.duration = max(0.0, report.duration + difference)
-
-
 def _hidden_error(report: pytest.TestReport, call: pytest.CallInfo[None]) -> BaseException | None:
-    """Return the error of a setup or call whose report does not say that it failed; None for one that skips a test."""
+    """Return the error of a setup or call whose report does not say that it failed; None if it skips the test."""
     if report.failed or call.when not in ("setup", "call") or call.excinfo is None:
         return None
     error = call.excinfo.value
@@ -394,7 +376,7 @@ def _sample_payload(item: SampleItem, report: pytest.TestReport, call: pytest.Ca
 
 def _test_payload(item: pytest.Item, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Payload | None:
     recorder: Recorder | None = item.stash.get(recorder_key, None)
-    if recorder is not None and (payload := recorder.take()) is not None:
+    if recorder is not None and (payload := recorder.pop()) is not None:
         return payload
     hidden = _hidden_error(report, call) if report.skipped else None
     has_failed = report.failed and report.when in ("setup", "call")
@@ -413,7 +395,10 @@ def payload_of(item: SampleItem, record: Record, model: object) -> Payload:
 
 
 def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Payload:
-    """Suite, model and engine travel once from each process, not with every record; the use of a server as it grows."""
+    """Return the payload with what its process has not told yet: suite, model, engine and judges, each once.
+
+    The use of a server and the state of the store are told whenever they have changed.
+    """
     suite = item.file.info if isinstance(item, SampleItem) else None
     suites = item.config.stash.setdefault(_sent_suites_key, {})
     if suite is not None and (suite.name not in suites or suites[suite.name] != suite.judge):
@@ -430,7 +415,7 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
             models.add(identity.name)
             payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
     asked: list[tuple[Role | None, object]] = [(None, model)]
-    fixtures = getattr(item, "funcargs", None) or {}  # of a test that will not run there are none
+    fixtures = getattr(item, "funcargs", None) or {}  # a test that will not run has none
     for role in ROLES:
         given = fixtures.get(f"llm_{role}")
         given = given if isinstance(given, list | tuple) else [given]

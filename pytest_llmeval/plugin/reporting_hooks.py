@@ -1,4 +1,8 @@
-"""Hooks of the process that reports."""
+"""Hooks of the process that reports: from test reports to the summary, the files of the report and the exit code.
+
+This module is imported by every pytest run that has the plugin installed: what a run without suites does not need is
+imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +36,13 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.reporting.terminal import Terminal
 
-__all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "llm_session", "take_collected"]
+__all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "add_collected", "llm_session"]
 
 FINAL_HOOKS = "llmeval-final-hooks"
 
 
 def llm_session(config: pytest.Config) -> LLMSession:
-    """Return the gathering side, made when there is something to gather."""
+    """Return the session's ``LLMSession``, which is made when there is something to gather."""
     session: LLMSession | None = config.stash.get(llm_session_key, None)
     if session is None:
         from pytest_llmeval.plugin.session import LLMSession
@@ -47,12 +51,11 @@ def llm_session(config: pytest.Config) -> LLMSession:
     return session
 
 
-def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequence[str]) -> None:
-    """Take what this process has collected, or one of its workers; ``nodeids`` are those of the samples that are to
-    run.
+def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence[str]) -> None:
+    """Take what this process or one of its workers has collected: the samples ``nodeids`` are to run.
 
-    Raises ``pytest.UsageError`` where a suite was asked for and nothing can answer it, or a gate of the command line is
-    about what no suite has.
+    Raises ``pytest.UsageError`` if a suite was asked for and nothing can answer it, or if a gate of the command line
+    fits no suite.
     """
     config.stash[num_deselected_key] = collected.num_deselected
     config.stash[has_model_key] = collected.has_model
@@ -80,7 +83,7 @@ def take_collected(config: pytest.Config, collected: Collected, nodeids: Sequenc
         from pytest_llmeval.plugin.gates import check_matched
 
         check_matched(config, collected)
-    llm_session(config).take_collected(collected, nodeids)
+    llm_session(config).add_collected(collected, nodeids)
 
 
 class Reporting:
@@ -95,7 +98,7 @@ class Reporting:
 
     @property
     def _session(self) -> LLMSession | None:
-        """Return what was gathered; None as long as nothing of ours has run."""
+        """Return the ``LLMSession``; None as long as there is nothing to gather."""
         return self._config.stash.get(llm_session_key, None)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -106,7 +109,7 @@ class Reporting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        """Take secrets out of what code around a model warns of, before it is shown."""
+        """Take secrets out of warnings by code around a model, before they are shown."""
         if self._config.stash[settings_key].all_specs:
             from pytest_llmeval.text.redaction import redact
 
@@ -117,10 +120,10 @@ class Reporting:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self._failed.add(report.nodeid)  # also before anything of ours has run
+            self._failed.add(report.nodeid)  # also before there is anything to gather
         if "llm_wrong_again" in report.__dict__:
             if report.nodeid in self._wrong_again:
-                del report.__dict__["llm_wrong_again"]  # counted
+                del report.__dict__["llm_wrong_again"]  # it is counted already
             self._wrong_again.add(report.nodeid)
         session = llm_session(self._config) if "llm_payload" in report.__dict__ else self._session
         if session is not None:
@@ -128,9 +131,9 @@ class Reporting:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Generator[None]:
-        """Take secrets out of what pytest will show of it; and have the session count as interrupted from now on.
+        """Take secrets out of the message that pytest will show, and let the session be interrupted from now on.
 
-        pytest sets the exit code behind this hook, and does not come to it where Ctrl-C is pressed again meanwhile.
+        pytest sets the exit code after this hook, and never does if Ctrl-C is pressed again meanwhile.
         """
         session = self._config.pluginmanager.get_plugin("session")
         if session is not None and isinstance(excinfo.value, KeyboardInterrupt):
@@ -155,14 +158,14 @@ class Reporting:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Decide gates when all tests have run, so that pytest tells every plugin the status that they bring about."""
+        """Decide gates when all tests have run, so that pytest tells every plugin the status that follows from them."""
         self._is_armed = runs_tests(self._config) and not (
             session.testsfailed and not self._config.option.continue_on_collection_errors
         )
         result = yield
         self._finish(session)
         if self._session is not None and self._session.has_failed and not session.testsfailed:
-            session.testsfailed = 1  # pytest makes the status of it, and knows of nothing else that has failed
+            session.testsfailed = 1  # pytest makes the exit code of it, and knows of no other failure
         return result
 
     @pytest.hookimpl(optionalhook=True)
@@ -171,14 +174,14 @@ class Reporting:
         if NUM_DESELECTED in output:
             self._config.stash[num_deselected_key] = output[NUM_DESELECTED]
         if "llmeval_handed_over" in output:
-            from pytest_llmeval.plugin.plan import from_worker
+            from pytest_llmeval.plugin.plan import payloads_of_worker
 
-            for payload in from_worker(output):
-                llm_session(self._config).take_over(payload)
+            for payload in payloads_of_worker(output):
+                llm_session(self._config).add_answered(payload)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Decide the gates of a session that was stopped, before others write what they heard of tests."""
+        """Decide the gates of a session that was stopped, before other plugins write what they heard of tests."""
         self._finish(session)
 
     def _finish(self, session: pytest.Session) -> None:
@@ -192,7 +195,7 @@ class Reporting:
 
             decide_and_log(session, self._session)
         elif session.testsfailed and runs_tests(self._config):
-            self._session.fail(session)  # what could not be collected stopped it
+            self._session.fail(session)  # it was stopped, as something could not be collected
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_table_row(self, report: pytest.TestReport, cells: list[str]) -> None:
@@ -211,7 +214,7 @@ class Reporting:
         if self._session.should_print_summary:
             self._session.write_wrong_answers(terminal)
             write_summary(terminal, self._session.report, self._session.writer.written)
-        else:  # suites could not be collected, say
+        else:  # there are no results: suites could not be collected, for example
             _write_paths(terminal, self._session)
         _tell_github(self._config, terminal, self._session.report)
 
@@ -225,13 +228,13 @@ def _tell_github(config: pytest.Config, terminal: Terminal, report: Report) -> N
         terminal.write_line(warning, yellow=True)
     others = ("pytest_github_actions_annotate_failures", "annotate_errors")
     if any(map(config.pluginmanager.hasplugin, others)):
-        return  # it annotates all that fails, gates too
+        return  # that plugin annotates all failures, gates too
     for line in annotation_lines(report, os.environ, root=config.rootpath):
         terminal.write_line(line)
 
 
 class FinalHooks:
-    """Hooks that run after those of all other plugins and of each conftest.py, and so decide."""
+    """Hooks that run after those of all other plugins and of each conftest.py, and so have the last word."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -241,7 +244,7 @@ class FinalHooks:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
-        if not distributes(session.config):  # else workers collect
+        if not distributes(session.config):  # if it does, its workers collect
             session.config.stash[has_collected_key] = True
         return result
 
@@ -259,7 +262,7 @@ class FinalHooks:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Record a test, inside of wrappers in which other plugins run it again."""
+        """Record a test; inside of wrappers, so that plugins which run it again see the report with its record."""
         report = yield
         stash = item.stash
         if is_sample_key in stash or recorder_key in stash or "llm_record" in getattr(item, "fixturenames", ()):
@@ -278,7 +281,7 @@ class FinalHooks:
             code = yield
         except SystemExit as error:  # sys.exit() in a hook
             raise SystemExit(_held(config, error.code)) from None
-        except KeyboardInterrupt:  # of which pytest makes a traceback where the session is at its end
+        except KeyboardInterrupt:  # at the end of a session, pytest would show a traceback of it
             gathered: LLMSession | None = config.stash.get(llm_session_key, None)
             if gathered is None:
                 raise
@@ -290,7 +293,7 @@ class FinalHooks:
 
 
 def _hide_secrets(report: pytest.TestReport) -> None:
-    """Take secrets out of what a test with a model shows: its traceback with values of variables, what it printed."""
+    """Take secrets out of the report of a test with a model: its traceback with values of variables, its output."""
     if report.longrepr is not None or report.sections:
         from pytest_llmeval.text.redaction import redact_inside
 
@@ -304,10 +307,10 @@ def _held(config: pytest.Config, code: Any) -> Any:
 
 
 def _is_cut_short(config: pytest.Config) -> bool:
-    """Tell whether a session that was to run suites, or to decide gates, ended before it came to that.
+    """Tell whether a session that was to run suites, or to decide gates, ended before it did.
 
-    A hook may end it by ``pytest.exit(returncode=0)``. What could not be collected is for pytest to tell of, and for a
-    conftest.py to forgive, but not a suite.
+    A hook may end it by ``pytest.exit(returncode=0)``. A conftest.py may forgive that a file could not be collected,
+    but not that a suite could not.
     """
     if is_worker(config) or not runs_tests(config):
         return False
@@ -320,11 +323,11 @@ def _is_cut_short(config: pytest.Config) -> bool:
 
 
 _WITH_SUMMARY = frozenset(pytest.ExitCode) - {pytest.ExitCode.INTERNAL_ERROR}
-"""Exit codes, as ``pytest_sessionfinish`` is called with them, for which pytest has a summary (unless it is not to)."""
+"""Exit codes, as ``pytest_sessionfinish`` gets them, for which pytest prints a summary (if it is not turned off)."""
 
 
 class Writing:
-    """The report is written after all others have set the exit code, and texts of a sample after its line."""
+    """Hooks that run last: the report is written once all others have set the exit code, texts after a test's line."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -342,14 +345,16 @@ class Writing:
         """Have the terminal not keep the report of a sample's set-up or tear-down that passed.
 
         It keeps two such reports of each sample to the end, for ``--durations``, for the times that it shows per file,
-        and for what a tear-down has printed: of 100,000 samples these are 100 MB. (``stats`` is in no documentation of
-        pytest; plugins read it since before there was one.)
+        and for the output of a tear-down: with 100,000 samples these are 100 MB. (pytest documents ``stats`` nowhere,
+        but plugins have always read it.)
         """
         if any("teardown" in name for name, _ in report.sections):
             return
         if self._of_phases is None:
             terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-            keeps = terminal is None or _reads_phases(self._config)
+            # The two settings by which pytest's terminal looks at these reports again.
+            option, style = self._config.option, self._config.getini("console_output_style")
+            keeps = terminal is None or option.durations is not None or style == "times"
             self._of_phases = [] if keeps else getattr(terminal, "stats", {}).setdefault("", [])
         if self._of_phases and self._of_phases[-1] is report:
             self._of_phases.pop()
@@ -358,14 +363,12 @@ class Writing:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         gathered: LLMSession | None = session.config.stash.get(llm_session_key, None)
         if gathered is not None:
-            from pytest_llmeval.plugin.session import remember
-
-            remember(session.config, gathered.nodeids_to_remember(), gathered.nodeids_to_forget())
+            gathered.remember_failed()
             gathered.write(session)
             self._tell(gathered, exitstatus)
 
     def _tell(self, gathered: LLMSession, exitstatus: int) -> None:
-        """Say what is left to say where pytest has no summary: other programs, such as PyCharm, turn it off."""
+        """Print the numbers and paths if pytest has no summary: other programs, such as PyCharm, turn it off."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or gathered.report is None:  # without a terminal pytest does not know of --no-summary
             return
@@ -388,10 +391,5 @@ def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
     if gathered.writer.written:
         from pytest_llmeval.reporting.terminal import write_paths
 
-        terminal.write_line("")  # behind the dots of tests, of which pytest does not always know under pytest-xdist
+        terminal.write_line("")  # the dots of tests may stand on this line: under pytest-xdist pytest does not know
         write_paths(terminal, gathered.writer.written)
-
-
-def _reads_phases(config: pytest.Config) -> bool:
-    """Tell whether pytest's terminal looks at all reports of set-ups and tear-downs again."""
-    return config.option.durations is not None or config.getini("console_output_style") == "times"

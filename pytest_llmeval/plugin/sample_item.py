@@ -21,7 +21,7 @@ from pytest_llmeval.inference.accounting import JudgeUse
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
 from pytest_llmeval.plugin.models import judges_of
-from pytest_llmeval.plugin.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     MODEL_STOPPED,
     SampleKey,
@@ -58,39 +58,21 @@ from pytest_llmeval.types import (
 if TYPE_CHECKING:
     from pytest_llmeval.models.replay.model import DataResponses
 
-__all__ = [
-    "SampleItem",
-    "SampleSource",
-    "Unscored",
-    "WrongAnswer",
-    "asked_at",
-    "cost_of_replies",
-    "describe",
-    "kept_as",
-    "model_of",
-    "num_prompt_tokens",
-    "num_truncated",
-    "phases_of",
-    "seconds_of",
-    "served_by",
-    "shown_details",
-    "shown_prompt",
-    "shown_target",
-]
+__all__ = ["SampleItem", "SampleSource", "Unscored", "WrongAnswer", "describe", "kept_as", "model_of", "shown_prompt"]
 
 
 class WrongAnswer(Exception):
-    """A wrong answer under ``--llm-strict``."""
+    """A wrong answer, which fails its test under ``--llm-strict``."""
 
 
 class Unscored(Exception):
-    """A sample whose response could not be judged."""
+    """A sample whose reply could not be judged."""
 
 
 class SampleSource(Protocol):
-    """The suite's node, as far as its samples use it.
+    """The part of a suite's node that its samples use.
 
-    ``shown_paths`` are the paths of the samples' rows from the rootdir, by ``Sample.path``, as far as they are known.
+    ``shown_paths`` holds the paths of samples' rows from the rootdir, by ``Sample.path``; the samples fill it.
     """
 
     evaluation: Evaluation
@@ -98,7 +80,7 @@ class SampleSource(Protocol):
     fingerprints: dict[str, str]
     responses: DataResponses | None
 
-    def take_judges(self, judges: Models) -> None: ...
+    def set_judges(self, judges: Models) -> None: ...
 
     @property
     def shown_paths(self) -> dict[str, str]: ...
@@ -115,9 +97,9 @@ class SampleSource(Protocol):
 
 @cache
 def _test_function(fixtures: tuple[str, ...]) -> Callable[..., None]:
-    """Return what pytest reads of a sample's test function before there is the item whose method it is: its arguments.
+    """Return a function with these arguments, which pytest reads before there is the item with the true test function.
 
-    One for all samples that take the same fixtures.
+    All samples that take the same fixtures share one.
     """
 
     def sample() -> None: ...
@@ -128,19 +110,22 @@ def _test_function(fixtures: tuple[str, ...]) -> Callable[..., None]:
 
 
 class SampleItem(pytest.Function):
-    """One sample. ``model`` is that of ``--llm-model`` that it is for, as it was written, where there are several."""
+    """One sample.
 
-    # Slots: a value that is kept in an item's dictionary from outside (as by cached_property) makes that three times as
-    # large.
-    __slots__ = ("_asked", "_hooks", "_key", "_location", "_planned", "file", "model", "number", "sample")
+    ``model`` is the model that it is for, as ``--llm-model`` names it; None unless several are given. ``key`` names the
+    sample in this session: node ids change with ``--rootdir``.
+    """
+
+    # Slots, as an item's dictionary gets three times as large by a value that is set from outside (cached_property).
+    __slots__ = ("_asked", "_hooks", "_location", "_planned", "file", "key", "model", "number", "sample")
 
     sample: Sample
     file: SampleSource
     model: str | None
     number: int
+    key: SampleKey
     _asked: PreparedSample | None
     _hooks: Any
-    _key: SampleKey
     _location: tuple[str, int | None, str] | None
     _planned: PlannedSample | None
 
@@ -157,9 +142,9 @@ class SampleItem(pytest.Function):
     ) -> SampleItem:
         """Return the item of ``sample``, the ``number``-th of the suite ``file``, from 1.
 
-        ``like`` is another item of the same ``parent``: what pytest found out of its fixtures is not found out again,
-        as pytest itself does for the items of a parametrised test. That is a third of the time that an item takes to
-        make, and of the memory that it holds.
+        ``like`` is another item of the same ``parent``, whose fixtures pytest has looked up: they are not looked up
+        again, as in pytest itself for the items of a parametrised test. That saves a third of the time that it takes to
+        make an item, and of the memory that it holds.
         """
         roles = file.evaluation.scorer.roles
         asked = [role.fixture for name, role in ROLES.items() if name in roles]
@@ -169,7 +154,7 @@ class SampleItem(pytest.Function):
         item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
         item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
         item.sample, item.file, item.model, item.number = sample, file, model, number
-        item._key = file.info.name, model, sample.id
+        item.key = file.info.name, model, sample.id
         item._planned = item._location = item._asked = item._hooks = None
         item.stash[is_sample_key] = True
         if model is not None:
@@ -178,12 +163,12 @@ class SampleItem(pytest.Function):
 
     @property
     def function(self) -> Callable[..., object]:
-        """Return a function in whose source ``--fixtures-per-test`` and other plugins look something up."""
+        """Return a function with source code, for ``--fixtures-per-test`` and other plugins."""
         return SampleItem.evaluate
 
     @property
     def ihook(self) -> Any:
-        """The hooks of the conftest.py files above the item; pytest would look them up for each of ten calls."""
+        """Return the hooks of conftest.py files above the item; pytest would look them up ten times for each item."""
         hooks = getattr(self, "_hooks", None)  # pytest asks for them before there is the sample
         return super().ihook if hooks is None else hooks
 
@@ -192,54 +177,32 @@ class SampleItem(pytest.Function):
         self._hooks = like.ihook
 
     @property
-    def settings(self) -> Settings:
-        return self.config.stash[settings_key]
-
-    @property
     def question(self) -> PreparedSample:
-        """Return the sample ready to be asked; it is made when it is needed, and kept within the ``QuestionMemory``
-        only.
-        """
+        """Return the sample ready to be asked; it is made when needed, and only ``QuestionMemory`` keeps it."""
         return self.file.evaluation.question(self.sample)
 
     @property
-    def key(self) -> SampleKey:
-        """Return the key of the sample in this session; node ids change with ``--rootdir``."""
-        return self._key
-
-    @property
-    def size(self) -> int:
-        """Characters of what the model reads for this sample at the most."""
-        return self.file.evaluation.lengths[self.sample.id]
-
-    @property
     def group(self) -> tuple[str | None, str]:
-        """Samples of one group can be asked together."""
+        """Return the model and the suite: samples for which both are the same can be asked together."""
         return self.model, self.file.info.name
 
     @property
     def planned(self) -> PlannedSample:
-        """The sample as the batcher knows it."""
+        """Return the sample as the batcher knows it."""
         if self._planned is None:
             self._planned = PlannedSample(
-                key=self._key,
+                key=self.key,
                 group=self.group,
                 requests=self._requests,
                 steps=self._steps if self.file.evaluation.scorer.roles else None,
-                sample=self._sample_asked,
-                suite=self._suite_asked,
+                sample=lambda requests: asked_sample(self.file.evaluation, self.sample, self.number, requests),
+                suite=lambda: self.file.samples_asked,
                 recorded=self.file.responses,
             )
         return self._planned
 
-    def _sample_asked(self, requests: Sequence[Request]) -> AskedSample:
-        return asked_sample(self.file.evaluation, self.sample, self.number, requests)
-
-    def _suite_asked(self) -> Sequence[AskedSample]:
-        return self.file.samples_asked
-
     def _requests(self) -> Sequence[Request]:
-        # Kept from asking ahead until the reply is judged: at most a chunk of prompts at a time.
+        # It is kept until the reply is judged: at most the prompts of one chunk at a time.
         self._asked = self.question
         return self._asked.requests
 
@@ -247,7 +210,7 @@ class SampleItem(pytest.Function):
         return self.file.evaluation.asking(self._asked or self.question, responses)
 
     def evaluate(self, llm_model: object = None, **llm_roles: object) -> None:
-        """The test function: ask, judge, and stash the record. Raises what makes the test fail.
+        """Ask the model, score its reply and stash the record, as the test function. Raises why the test fails.
 
         ``llm_roles`` are the models that the scorer asks, by the names of their fixtures.
         """
@@ -257,7 +220,7 @@ class SampleItem(pytest.Function):
         try:
             judges = {role: judges_of(role, llm_roles[f"llm_{role}"]) for role in ROLES if f"llm_{role}" in llm_roles}
             if judges:
-                self.file.take_judges(judges)
+                self.file.set_judges(judges)
             batcher = self.config.stash[batcher_key]
             responses = batcher.responses(self.planned, model)
             asked = "the scorer"
@@ -273,7 +236,7 @@ class SampleItem(pytest.Function):
         except LeftOutError as error:
             raise pytest.skip.Exception(str(error)) from None
         except pytest.skip.Exception as error:
-            # A fixture may skip a test; a model that was asked and does not answer has not answered.
+            # A fixture may skip a test. If a model or scorer does, the sample was asked and has no score.
             reason = f"{asked} skipped: {error.msg}"
             self.stash[record_key] = self.unscored(reason, model)
             raise Unscored(reason) from None
@@ -284,12 +247,13 @@ class SampleItem(pytest.Function):
             raise
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")
-        if score.status == "wrong" and self.settings.strict:
+        if score.status == "wrong" and self.config.stash[settings_key].strict:
             raise WrongAnswer(_explain_wrong(question, score, responses))
 
-    def record_waiting(self, batcher: Batcher) -> Record | None:
-        """Return the record of a sample that was answered ahead, and whose test will not run; None where it is left
-        out, and where a judge has not judged it.
+    def record_answered(self, batcher: Batcher) -> Record | None:
+        """Return the record of a sample that was answered ahead and whose test will not run.
+
+        Return None if the model leaves the sample out, or if its judge has not judged it.
         """
         model, has_roles = batcher.model, bool(self.file.evaluation.scorer.roles)
         if has_roles and not batcher.is_judged(self.key):
@@ -308,6 +272,7 @@ class SampleItem(pytest.Function):
         sample, use = self.sample, self._judge_use()
         name = model_of(self, model).name
         reply = deciding_reply(score, responses)
+        prompts = self.config.stash[settings_key].report_prompts
         return Record(
             suite=self.file.info.name,
             id=sample.id,
@@ -317,43 +282,48 @@ class SampleItem(pytest.Function):
             category=sample.category,
             reason=None if score.reason is None else redact(score.reason),
             question=sample.question,
-            prompt=shown_prompt(question.prompt, self.settings.report_prompts),
+            prompt=shown_prompt(question.prompt, prompts),
             choices=question.choices,
-            target=shown_target(question),
+            target=_shown_target(question),
             output=None if reply is None else reply.text,
             reasoning=None if reply is None else reply.reasoning,
             answer=score.answer,
             no_answer=score.no_answer,
             values=score.values,
             chance=score.chance,
-            details=shown_details(question, score, self.settings.report_prompts),
-            num_prompt_tokens=num_prompt_tokens(question, responses),
+            details=_shown_details(question, score, prompts),
+            num_prompt_tokens=_num_prompt_tokens(question, responses),
             num_tokens=sum(response.num_tokens for response in responses),
-            seconds=seconds_of(model, responses),
+            seconds=_seconds_of(model, responses),
             is_timed=bool(responses) and all(response.is_timed for response in responses),
-            **phases_of(responses),
+            **_phases_of(responses),
             fingerprint=self.file.fingerprints[sample.id],
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
-            asked_at=asked_at(model, responses, use),
+            asked_at=_asked_at(model, responses, use),
             kept_as=None if answers_samples(model) else kept_as(response.kept_as for response in responses),
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
-            cost=cost_of_replies(responses),
-            served_by=served_by(name, responses, use),
-            num_truncated=num_truncated(responses),
+            cost=_cost_of_replies(responses),
+            served_by=_served_by(name, responses, use),
+            num_truncated=sum(
+                isinstance(reply, GenerateResponse) and reply.finish_reason == "length" for reply in responses
+            ),
         )
 
     def _judge_use(self) -> JudgeUse:
-        """Return the time, tokens and cost that the judgement of this sample took."""
+        """Return what the judges of this sample took: requests, tokens, seconds."""
         if not self.file.evaluation.scorer.roles or batcher_key not in self.config.stash:
             return JudgeUse()
         return self.config.stash[batcher_key].pop_use(self.key)
 
     def unscored(self, reason: str, model: object = None) -> Record:
-        """Return the record of this sample when there is no score."""
-        presented = self._presented()
+        """Return the record of this sample if there is no score."""
+        try:
+            question = self._asked or self.question
+        except Exception:  # the reason why there is no score may be that the question cannot be made
+            question = None
         return Record(
             suite=self.file.info.name,
             id=self.sample.id,
@@ -363,18 +333,11 @@ class SampleItem(pytest.Function):
             category=self.sample.category,
             reason=reason,
             question=self.sample.question,
-            choices=() if presented is None else presented.choices,
-            target=None if presented is None else shown_target(presented),
+            choices=() if question is None else question.choices,
+            target=None if question is None else _shown_target(question),
             fingerprint=self.file.fingerprints[self.sample.id],
             cluster=self.sample.cluster,
         )
-
-    def _presented(self) -> PreparedSample | None:
-        """Return the prepared sample; None if it cannot be made, which may be why there is no score."""
-        try:
-            return self._asked or self.question
-        except Exception:
-            return None
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the sample's own row."""
@@ -382,7 +345,7 @@ class SampleItem(pytest.Function):
 
     @property
     def location(self) -> tuple[str, int | None, str]:
-        """``reportinfo`` with the path from the rootdir, which pytest works out for each item anew."""
+        """Return ``reportinfo`` with the path from the rootdir, which pytest would compute for each item anew."""
         if self._location is None:
             shown = self.file.shown_paths
             if self.sample.path not in shown:
@@ -392,13 +355,13 @@ class SampleItem(pytest.Function):
 
     @property
     def _line_and_text(self) -> tuple[int | None, str]:
-        """The line counts from 0."""
+        """Return the row's line, counted from 0, and the suite's and sample's names."""
         line = self.sample.line
         where = self.file.info.name if self.model is None else f"{self.file.info.name} ({self.model})"
         return None if line is None else line - 1, f"{where}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Return one message without a traceback where the model and the suite did their part."""
+        """Return one message without a traceback for a failure that is no error in code."""
         error = excinfo.value
         if isinstance(error, LLMEvalError | Unscored | WrongAnswer):
             label = "wrong" if isinstance(error, WrongAnswer) else "not scored"
@@ -421,21 +384,20 @@ def _explain_wrong(question: PreparedSample, score: Score, responses: Sequence[R
 
 
 _MAX_QUOTED = 10_000
-"""Characters of a text that a failure shows; it stays in memory and goes into the JUnit file too."""
+"""The number of characters of a text that a failure shows; it stays in memory and goes into the JUnit file, too."""
 
 
 def _quoted(text: str) -> str:
-    """Return the text in quotes; of a long one the beginning."""
+    """Return the text in quotes; a long text is cut."""
     if len(text) <= _MAX_QUOTED:
         return repr(text)
     return f"{text[:_MAX_QUOTED]!r}… ({len(text) - _MAX_QUOTED:,} more characters are in the report)"
 
 
-def shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapping[str, JSON]:
-    """Return the score's; where options are equal also which are right: the target's text is that of wrong ones too.
+def _shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapping[str, JSON]:
+    """Return the score's details; if options have equal texts, also which are right: the target does not tell.
 
-    The steps of an agent repeat what it was asked: they are there only where ``--llm-report-prompts`` wants
-    ``prompts`` in full.
+    The steps of an agent repeat its prompt: they are there only if ``--llm-report-prompts`` wants ``prompts`` in full.
     """
     details = score.details
     if prompts != "full" and "trace" in details:
@@ -447,9 +409,9 @@ def shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapp
 
 
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
-    """Return the fields of a record that name the model which answered ``item``.
+    """Return the identity of the model that answered ``item``.
 
-    Where several models are given, its name is as it was written, also if a conftest.py wrapped the model: two records
+    If several models are given, its name is as it was written, also if a conftest.py has wrapped the model: two records
     of one sample must not have one key.
     """
     given = item.stash.get(model_key, None)
@@ -458,7 +420,7 @@ def model_of(item: pytest.Item, model: object) -> ModelIdentity:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line for a record's ``reason``."""
+    """Return the error as one line, for a record's ``reason``."""
     text = str(error) if isinstance(error, LLMEvalError) else f"{type(error).__name__}: {error}"
     return first_line(redact(text))
 
@@ -474,15 +436,13 @@ def shown_prompt(prompt: Any, how: str) -> Any:
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def seconds_of(model: object, responses: Sequence[Response]) -> float:
-    """Return the model's time for a sample. One that answers in the background is asked all of a sample's requests at
-    once.
-    """
+def _seconds_of(model: object, responses: Sequence[Response]) -> float:
+    """Return the model's time for a sample. In the background, the requests of a sample are answered at once."""
     seconds = [response.seconds for response in responses]
     return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
 
 
-def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
+def _phases_of(responses: Sequence[Response]) -> dict[str, Any]:
     """Return the seconds of reading prompts and of writing after the first token, if the model tells them apart."""
     written = [response for response in responses if isinstance(response, GenerateResponse)]
     prefill = [reply.prefill_seconds for reply in written if reply.prefill_seconds is not None]
@@ -491,15 +451,15 @@ def phases_of(responses: Sequence[Response]) -> dict[str, Any]:
     return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
 
 
-def cost_of_replies(responses: Sequence[Response]) -> float | None:
-    """Return the cost of all replies; None unless the model says it of each."""
+def _cost_of_replies(responses: Sequence[Response]) -> float | None:
+    """Return the cost of all replies; None unless the model gives it for each."""
     costs = [response.cost if isinstance(response, GenerateResponse) else None for response in responses]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known and len(known) == len(costs) else None
 
 
-def served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[Mapping[str, JSON], ...]:
-    """Who gave the replies of the model ``name``, and the verdicts, as far as servers say so; each once."""
+def _served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[Mapping[str, JSON], ...]:
+    """Return the served models that gave the replies of ``name``, and the verdicts, if servers name them; each once."""
     own = dict.fromkeys(map(who_served, responses))
     found: list[tuple[Role | None, str, str | None, str | None]] = [(None, name, *one) for one in own]
     return tuple(
@@ -509,8 +469,8 @@ def served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[
     )
 
 
-def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
-    """Return when the last reply of model and judge was asked; None where one of them is not in the store.
+def _asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str | None:
+    """Return when the last reply of model and judge was asked for; None if one of them is not in the store.
 
     A model that has its answers at hand was not asked.
     """
@@ -522,14 +482,14 @@ def asked_at(model: object, responses: Sequence[Response], use: JudgeUse) -> str
 
 
 def kept_as(replies: Iterable[str | None]) -> str | None:
-    """Return what a record says of its replies' ``kept_as``; None where one of them is not kept, and where none is."""
+    """Return one id for all stored replies of a sample; None if one is not stored, or if there is none."""
     found = set(replies)
     known = sorted(one for one in found if one is not None)
     return hashlib.sha256("|".join(known).encode()).hexdigest()[:16] if known and None not in found else None
 
 
-def num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -> int:
-    """Return tokens of the sample's distinct prompts: options that follow the same prompt share it."""
+def _num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -> int:
+    """Return the number of tokens of the sample's distinct prompts: options that follow the same prompt share it."""
     prompts: dict[Prompt, int] = {}
     for request, response in zip(question.requests, responses, strict=True):
         prompt: Prompt
@@ -547,11 +507,6 @@ def num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -
     return sum(prompts.values())
 
 
-def num_truncated(responses: Sequence[Response]) -> int:
-    """Return how many of the replies ended at their limit of tokens."""
-    return sum(isinstance(response, GenerateResponse) and response.finish_reason == "length" for response in responses)
-
-
-def shown_target(presented: PreparedSample) -> JSON:
+def _shown_target(presented: PreparedSample) -> JSON:
     """Return the expected text, or a list of several of which each is right."""
     return list(presented.target) if isinstance(presented.target, tuple) else presented.target

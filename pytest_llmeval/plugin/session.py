@@ -1,4 +1,4 @@
-"""The session as the process sees it that reports it: gathers records, counts what is missing, writes the report."""
+"""The session in the process that reports: it gathers records, counts missing samples, and makes the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.plugin.gates import selected_of
-from pytest_llmeval.plugin.other_plugins import is_misread
+from pytest_llmeval.plugin.other_plugins import remember_failed
 from pytest_llmeval.plugin.process import session_of
 from pytest_llmeval.plugin.session_records import Gathered, ReportWriter
 from pytest_llmeval.plugin.settings import Settings
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.terminal import Terminal
 
-__all__ = ["LLMSession", "remember"]
+__all__ = ["LLMSession"]
 
 
 class LLMSession:
-    """Lives where reports arrive: in the only process, or in the controller of pytest-xdist.
+    """The results of a session, in the process in which they arrive: the only one, or the controller of pytest-xdist.
 
-    What it keeps of a sample are its numbers. Its texts go to a journal beside the report, where there is to be one:
-    they are what takes memory, and a session that is killed leaves the journal.
+    Only the numbers of a sample are kept here. Its texts, which take memory, go to a journal beside the report, if
+    there is to be one; a session that is killed leaves the journal.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -58,7 +58,7 @@ class LLMSession:
         self._lost: dict[str, str] = {}
         self._wrong_tests: set[str] = set()  # under --llm-strict
         self._expected_to_fail: set[str] = set()
-        self._num_taken_over = 0
+        self._num_answered = 0
         self._num_requests_written: dict[tuple[str | None, str, str], int] = {}
         self._absent: dict[str, SuiteInfo] = {}
         compared = settings.models if len(settings.models) > 1 else ()
@@ -78,16 +78,16 @@ class LLMSession:
         self._to_show: Sequence[Record] = ()
 
     def fail(self, session: pytest.Session) -> None:
-        """Fail the run. The exit code becomes 1 where it says nothing else yet; ``exit_code`` holds it at that."""
+        """Fail the run: the exit code becomes 1 if it was 0 or 5, and ``exit_code`` keeps it from becoming 0 again."""
         self.has_failed = True
         session.exitstatus = self.exit_code(session.exitstatus)
 
     def exit_code(self, found: object) -> Any:
-        """Return what the session ends with, where others leave ``found``: neither 0 nor 5 after ``fail``.
+        """Return the exit code that the session ends with, if other plugins leave ``found``.
 
-        Nor where samples were to run and were not counted at the end, where some did not run since the session was
-        stopped, and where gates were asked for and not decided. A conftest.py may forgive that nothing was selected,
-        but not a failed gate; nor that samples were lost which nothing has deselected.
+        It is neither 0 nor 5 after ``fail``, nor if samples were to run and were not counted at the end, if some did
+        not run since the session was stopped, or if gates were asked for and not decided. A conftest.py may forgive
+        that nothing was selected, but not a failed gate, nor that samples are lost which nothing has deselected.
         """
         if found and found != pytest.ExitCode.NO_TESTS_COLLECTED:
             return found
@@ -101,14 +101,14 @@ class LLMSession:
         has_samples = bool(self._gathered.expected or self._gathered.records)
         return bool(self._absent) and not has_samples and not self._config.stash.get(num_deselected_key, 0)
 
-    def take_gates(self, results: Sequence[GateResult]) -> None:
-        """Take what was decided: gates that were asked for no longer keep the session from ending with 0."""
+    def set_gates(self, results: Sequence[GateResult]) -> None:
+        """Set the decided gates: gates that were asked for no longer keep the session from ending with 0."""
         self._awaits_gates = False
         if self.report is not None:
             self.report = dataclasses.replace(self.report, gates=tuple(results))
 
-    def take_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
-        """Take what was collected: the samples ``nodeids`` are to run."""
+    def add_collected(self, collected: Collected, nodeids: Sequence[str]) -> None:
+        """Add suites that were collected, and expect the samples ``nodeids``."""
         self._is_open |= bool(nodeids)
         self._gathered.expected.update(dict.fromkeys(nodeids))
         self._gathered.suites.update((info.name, info) for info in collected.suites)
@@ -124,10 +124,10 @@ class LLMSession:
         return [info for name, info in self._absent.items() if name not in self._gathered.suites]
 
     def add(self, report: pytest.TestReport) -> None:
-        """Take in one test report."""
-        # The terminal keeps every report until the end: what has been taken in must not stay there too.
+        """Take in the results on one test report."""
+        # The terminal keeps every report until the end: the payload must not stay in memory with it.
         payload = report.__dict__.pop("llm_payload", None)
-        if payload is None and report.passed and report.when != "call":  # as two of three
+        if payload is None and report.passed and report.when != "call":  # as nearly always
             self._wrong.annotate(report, ())
             return
         if isinstance(payload, str):
@@ -138,7 +138,7 @@ class LLMSession:
         if hasattr(report, "wasxfail"):
             self._expected_to_fail.add(report.nodeid)
         if report.passed and report.when == "call" and report.nodeid in self._wrong_tests:
-            report.__dict__["llm_status"] = "wrong"  # whatever came of it when it was run again
+            report.__dict__["llm_status"] = "wrong"  # the first answer counts, also if the test was run again
         self._wrong.annotate(report, records)
         if records and self._shows_texts:
             self._to_show = records
@@ -149,10 +149,10 @@ class LLMSession:
                 # A worker died in a hand-written test, which may have had scores to record.
                 self._problem(f"{report.nodeid}: {first_line(redact(str(report.longrepr)))}")
             return
-        if report.skipped and report.nodeid not in self._gathered.recorded:  # xfail: it ran, and has a record
+        if report.skipped and report.nodeid not in self._gathered.recorded:  # a sample marked xfail has a record
             self._gathered.skipped.add(report.nodeid)
         elif report.failed and report.nodeid not in self._gathered.recorded:
-            # A worker that died: the report was made here, for a sample that never came back.
+            # A worker died, and pytest-xdist has made this report for its sample.
             self._add_missing(report.nodeid, first_line(redact(str(report.longrepr))))
 
     def expects(self, nodeid: str) -> bool:
@@ -160,20 +160,20 @@ class LLMSession:
         return nodeid in self._gathered.expected
 
     def show_texts(self) -> None:
-        """Write the prompts and replies of what was taken in last; after pytest has written its line about the test."""
+        """Write the prompts and replies of the samples that were added last, once pytest has written their line."""
         if self._to_show:
             records, self._to_show = self._to_show, ()
             write_texts(self._config, records)
 
-    def take_over(self, payload: Payload) -> None:
-        """Take in samples whose tests the end of the session has forestalled, though the model had answered them."""
-        self._num_taken_over += len(payload.records)
+    def add_answered(self, payload: Payload) -> None:
+        """Add samples that the model has answered, and whose tests did not run as the session was stopped."""
+        self._num_answered += len(payload.records)
         self._add_payload(payload)
 
     def _add_payload(self, payload: Payload) -> None:
         gathered = self._gathered
         if payload.suite is not None:
-            # What was made up for a sample that died before its suite was known gives way to the suite's own.
+            # A sample may have died before its suite was known: the suite's own description replaces a made-up one.
             info = self._with_judge(payload.suite)
             if info.path is not None or self._is_new_mark(info):
                 gathered.suites[info.name] = info
@@ -188,7 +188,7 @@ class LLMSession:
             self.writer.add_fact("judge", judge)
         for role, name, process, use in payload.uses:
             gathered.uses.setdefault((role, name), {})[process] = use
-            # Of a killed run the use is known to a tenth: it grows with every sample, and a line for each costs time.
+            # The use grows with every sample, and a line for each costs time: after a kill it is known to a tenth.
             if use.num_requests >= 1.1 * self._num_requests_written.get((role, name, process), 0):
                 self._num_requests_written[role, name, process] = use.num_requests
                 whose = {"model": name, "process": process, **({"role": role} if role else {})}
@@ -209,9 +209,7 @@ class LLMSession:
                 self.writer.add_fact("engine", named | dataclasses.asdict(engine))
 
     def _is_new_mark(self, info: SuiteInfo) -> bool:
-        """Tell whether a suite that hand-written tests record to is not known yet. Two marks that differ are a
-        problem.
-        """
+        """Tell whether a suite of hand-written tests is not known yet. Two marks that differ are a problem."""
         known = self._gathered.suites.get(info.name)
         if known is not None and known.path is None and known != info:
             text = f"suite {info.name!r} has two marks llm_suite with different settings: give all of its tests one"
@@ -220,9 +218,7 @@ class LLMSession:
         return known is None
 
     def _with_judge(self, info: SuiteInfo) -> SuiteInfo:
-        """Return what a process tells of a suite, with the judge that another one has met; two of them are a
-        problem.
-        """
+        """Return a suite with the judge that another process has met. Two different judges are a problem."""
         known = self._gathered.suites.get(info.name)
         if known is None or known.judge is None or known.judge == info.judge:
             return info
@@ -240,10 +236,10 @@ class LLMSession:
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
         if known is not None and known.nodeid == record.nodeid and known.status != "unscored":
-            return  # run again by another plugin: the best of several tries would be another number
+            return  # another plugin has run it again: the best of several tries would be another number
         place, kept = self.writer.add(record), without_texts(record)
         if known is not None and known.nodeid != record.nodeid:
-            # The order of arrival is the workers'; which one counts must not depend on it.
+            # Which record counts must not depend on which worker was faster.
             first, other = sorted((known, kept), key=lambda one: one.nodeid)
             self._problem(
                 f"sample {record.id!r} of {described_group(key[0])} was recorded by {first.nodeid} "
@@ -278,9 +274,7 @@ class LLMSession:
         self._add_record(record)
 
     def mark_lost(self, nodeids: Iterable[str], reason: str) -> None:
-        """Mark tests that will not run, of which nothing else tells: samples are unscored, other tests are a
-        problem.
-        """
+        """Note tests that will not run and have no report: samples become unscored, other tests are a problem."""
         for nodeid in nodeids:
             self._lost[nodeid] = reason
         others = [nodeid for nodeid in self._lost if nodeid not in self._gathered.expected]
@@ -288,21 +282,21 @@ class LLMSession:
             self._problem(f"{', '.join(others[:5])}{', …' if len(others) > 5 else ''}: {reason}")
 
     def cannot_collect(self, nodeid: str, reason: str) -> None:
-        """Note a problem: there may be a suite there that the report's numbers lack."""
+        """Note a problem: the report's numbers may lack a suite there."""
         self._problem(f"{nodeid or 'the session'} could not be collected: {first_line(redact(reason))}")
 
     def finish(self, session: pytest.Session, failed: Collection[str]) -> Report:
-        """Reconcile what was to run with what came back, and make the report, which no gate has seen yet.
+        """Compare the samples that were to run with those that came back, and make the report, without gates.
 
-        ``failed`` are the node ids of all samples and tests that failed.
-        The exit code becomes 1 if it was 0 and something is missing.
+        ``failed`` are the node ids of all samples and tests that failed. The exit code becomes 1 if it was 0 and
+        something is missing.
         """
         gathered = self._gathered
         stopped = _why_stopped(session)
         unasked = stopped if stopped is not None and stopped.startswith(MODEL_STOPPED) else None
         if unasked is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # as in one process
-        if stopped is not None and (count := self._num_taken_over):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # as without workers
+        if stopped is not None and (count := self._num_answered):
             were = (
                 "1 sample that the model had answered was"
                 if count == 1
@@ -321,13 +315,15 @@ class LLMSession:
         self._add_unrecorded([one for one in self._unrecorded.values() if one.nodeid not in gathered.recorded])
         gathered.find_mixtures()
         for spec in self._settings.all_specs:
-            if (use := spec.kind.server_use(spec)) is not None:  # the controller of workers has asked for its header
+            if (use := spec.kind.server_use(spec)) is not None:  # a controller has asked servers for its header
                 known = gathered.uses.setdefault((spec.role, spec.name), {})
-                told = known.get("", ServerUse())  # who gave replies from a store is known where these were found
+                told = known.get("", ServerUse())  # this one knows who gave the replies that came from a store
                 known[""] = dataclasses.replace(
                     use, served_models=told.served_models, system_fingerprints=told.system_fingerprints
                 )
         records = gathered.ordered_records()
+        explained = ("unscored", "wrong") if self._settings.strict else ("unscored",)
+        tests_with_a_reason = {record.nodeid for record in records if record.status in explained}
         report = with_suites(
             Report(
                 created=self._started.isoformat(timespec="seconds"),
@@ -337,7 +333,7 @@ class LLMSession:
                 options=_options(self._settings),
                 collected=tuple(sorted({*self._absent, *gathered.collected})),
                 exit_code=0,
-                num_failed_tests=len({*failed} - self._explained(records)),
+                num_failed_tests=len({*failed} - tests_with_a_reason),
                 suites=(),
                 records=records,
                 stopped=stopped,
@@ -384,13 +380,8 @@ class LLMSession:
         flaws = reduce(or_, self._store_flaws.values(), StoreFlaws())
         return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None, flaws)
 
-    def _explained(self, records: Iterable[Record]) -> set[str]:
-        """Return the node ids whose failure a record tells."""
-        statuses = ("unscored", "wrong") if self._settings.strict else ("unscored",)
-        return {record.nodeid for record in records if record.status in statuses}
-
     def write(self, session: pytest.Session) -> None:
-        """Write the report with what the gates found. The exit code becomes 1 if it was 0 and that fails."""
+        """Write the report with its gates. The exit code becomes 1 if it was 0 and a file cannot be written."""
         if self.report is None:
             return
         self.report = dataclasses.replace(
@@ -399,7 +390,7 @@ class LLMSession:
             seconds=self._seconds,
         )
         if session.exitstatus == pytest.ExitCode.USAGE_ERROR and not self._gathered.recorded:
-            self.writer.discard()  # nothing ran: what an earlier run has written stays
+            self.writer.discard()  # nothing ran: the report of an earlier run stays
             return
         places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
         if not self.writer.write(self.report, places):
@@ -409,7 +400,7 @@ class LLMSession:
             )
 
     def interrupted(self) -> str:
-        """Return a line on what a session lacks whose last steps were interrupted."""
+        """Return a line on the reports that a session lacks which was interrupted at its end."""
         return self.writer.interrupted(list(self._places.values()))
 
     def write_wrong_answers(self, terminal: Terminal) -> None:
@@ -421,8 +412,8 @@ class LLMSession:
     def _add_unrecorded(self, tests: Sequence[Unrecorded]) -> None:
         """Count tests that failed before they recorded anything as unscored in their suites.
 
-        A test's suite is what its mark ``llm_suite`` says, else the one suite that its file's other tests record to,
-        else the suite is named after the file.
+        A test's suite is that of its mark ``llm_suite``, or the one suite to which other tests of its file record, or a
+        suite that is named after the file.
         """
         suites: dict[str, set[str]] = {}
         for record in self._gathered.records.values() if tests else ():
@@ -444,36 +435,18 @@ class LLMSession:
 
     @property
     def should_print_summary(self) -> bool:
-        """Tell whether there are results: not where suites that were not named had no model to answer them."""
+        """Tell whether there are results. Suites that were not named and had no model to answer them have none."""
         named = self._config.args_source is self._config.ArgsSource.ARGS
         gathered = self._gathered
         return bool(gathered.records or (gathered.expected and named) or (self.report and self.report.gates))
 
-    def nodeids_to_remember(self) -> list[str]:
-        """Return the tests that ``--lf`` is to run again although they passed for pytest."""
+    def remember_failed(self) -> None:
+        """Let ``--lf`` run tests again that passed for pytest, but whose answers are wrong."""
         statuses = ("wrong", "unscored") if self._settings.allow_unscored else ("wrong",)
         records = self._gathered.records.values()
-        return list(dict.fromkeys(record.nodeid for record in records if record.status in statuses))
-
-    def nodeids_to_forget(self) -> list[str]:
-        """Return the tests that are right, and that pytest would not know for ones that it remembers: see
-        ``last_failed``.
-        """
-        records = self._gathered.records.values()
+        again = list(dict.fromkeys(record.nodeid for record in records if record.status in statuses))
         right = (record.nodeid for record in records if record.status in ("correct", "scored"))
-        return [nodeid for nodeid in right if is_misread(nodeid)]
-
-
-def remember(config: pytest.Config, nodeids: Sequence[str], right: Sequence[str] = ()) -> None:
-    """Let ``--lf`` run these tests again, and not those that are ``right`` now."""
-    cache = getattr(config, "cache", None)
-    if cache is None or not (nodeids or right):
-        return
-    failed = dict(cache.get("cache/lastfailed", {}))
-    failed.update(dict.fromkeys(nodeids, True))
-    for nodeid in right:
-        failed.pop(nodeid, None)
-    cache.set("cache/lastfailed", failed)
+        remember_failed(self._config, again, right)
 
 
 def _why_stopped(session: pytest.Session) -> str | None:

@@ -28,10 +28,8 @@ __all__ = [
 _IDENTITY = ("server", "version", "model", "root", "build")
 
 
-def _what_it_is(model: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return what two processes have to agree on. Of a server it does not matter which replicas were there, for
-    example.
-    """
+def _identity(model: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return what two processes have to say alike of a model. The replicas of a server, for example, may differ."""
     details = model.get("details")
     own = {key: details.get(key) for key in _IDENTITY} if isinstance(details, Mapping) else {}
     if any(value is not None for value in own.values()):
@@ -41,13 +39,13 @@ def _what_it_is(model: Mapping[str, JSON]) -> dict[str, JSON]:
 
 @dataclass(slots=True, kw_only=True)
 class Gathered:
-    """Filled as reports arrive, in whatever order.
+    """The results of a session, which arrive in any order, and the parts of its report that are made of them.
 
     ``compared`` are the models of a session of several; ``model_of_node`` finds them by their names in node ids.
-    ``expected`` are the node ids of samples that were to run, ``skipped`` those that did not because they were skipped,
-    ``recorded`` those of all records. ``uses`` say what was sent to models behind servers, by role and name, and by
-    process, ``first_served`` who answered first in each one's place. ``problems`` are what makes the numbers
-    incomplete.
+    ``expected`` are the node ids of samples that were to run, ``skipped`` those of skipped samples, ``recorded`` those
+    of all records. ``uses`` say what was sent to models behind servers, by role and name, and by process;
+    ``first_served`` says for each model which served model gave the first reply. ``problems`` say why the numbers may
+    be incomplete.
     """
 
     compared: tuple[str, ...]
@@ -68,10 +66,10 @@ class Gathered:
     _names: dict[str | None, str] = field(default_factory=dict)
 
     def add_model(self, model: Mapping[str, JSON]) -> None:
-        """Take what one process says of a model. It is a problem where another says that it is something else."""
+        """Add a model as one process describes it. It is a problem if another process describes another model."""
         name = str(model["name"])
         known = self.models.setdefault(name, model)
-        one, other = _what_it_is(known), _what_it_is(model)
+        one, other = _identity(known), _identity(model)
         if one != other:
             differing = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
             self.problems.append(
@@ -81,7 +79,7 @@ class Gathered:
             )
 
     def as_different(self, record: Record) -> Record:
-        """Return the record, which says who gave its replies only where that is another one than gave the first."""
+        """Return the record without ``served_by`` entries that are equal to those of the model's first reply."""
         if not record.served_by:
             return record
         firsts = [self.first_served.setdefault((one.get("role"), one["name"]), one) for one in record.served_by]
@@ -89,9 +87,7 @@ class Gathered:
         return replace(record, served_by=tuple(others))
 
     def group_of(self, record: Record) -> Group:
-        """Return a record's suite and model. A sample's model is what its node id says; a hand-written test's, what
-        answered it.
-        """
+        """Return a record's suite and model: a sample's by its node id, a hand-written test's by what answered it."""
         if not self.compared:
             return record.suite, None
         if record.nodeid in self.expected:
@@ -100,21 +96,17 @@ class Gathered:
 
     @property
     def collected(self) -> set[str]:
-        """Return the names of the suites that have a file; of others it is known only once a test has recorded to
-        them.
-        """
+        """Return the names of suites that have a file; other suites are known once a test has recorded to them."""
         return {name for name, info in self.suites.items() if info.path is not None}
 
     def ordered_records(self) -> tuple[Record, ...]:
-        """Return samples of suites as they were collected, then those of hand-written tests by node id, however they
-        ran.
-        """
+        """Return the samples of suites in the order of collection, then those of hand-written tests by node id."""
         places = {nodeid: place for place, nodeid in enumerate(self.expected)}
         last = len(places)
         return tuple(sorted(self.records.values(), key=lambda one: (places.get(one.nodeid, last), one.nodeid)))
 
     def ordered_models(self, suites: Iterable[SuiteReport]) -> Iterator[Mapping[str, JSON]]:
-        """Yield models as the suites name them, then those that recorded nothing, however they arrived."""
+        """Yield models in the order in which the suites name them, then those without a record, by name."""
         names = dict.fromkeys(model for suite in suites for model in suite.models)
         for name in (*names, *sorted(self.models.keys() - names)):
             if name not in self.models:
@@ -125,20 +117,18 @@ class Gathered:
                 yield self.models[name]
 
     def judges(self) -> Iterator[Mapping[str, JSON]]:
-        """Yield what ``Report.judges`` says, however they arrived."""
+        """Yield the entries of ``Report.judges``, by role and name."""
         for role in ROLES:
             for name in sorted({name for found, name in (*self.uses, *self.known_judges) if found == role}):
                 known = self.known_judges.get((role, name), {"role": role, "name": name})
                 yield {**known, "use": self._use(role, name)} if (role, name) in self.uses else known
 
     def _use(self, role: str | None, name: str) -> dict[str, JSON]:
-        """Return what a judge or embedder took in all processes together."""
+        """Return what was sent to a model behind a server, in all processes together."""
         return asdict(sum(self.uses[role, name].values(), ServerUse()))
 
     def find_mixtures(self) -> None:
-        """Find groups that mix suites or models: a group's numbers are of one suite and one model, and each other one
-        is a problem.
-        """
+        """Note a problem for each group that mixes suites or models: its numbers should be of one suite and model."""
         models: dict[Group, dict[str, None]] = {}
         conflicting_records: dict[str, str] = {}
         collected = self.collected
@@ -159,7 +149,7 @@ class Gathered:
                 )
 
     def groups(self, records: Iterable[Record]) -> dict[Group, GroupRecords]:
-        """Return the records of each suite, with several models on each of them, with what was to run."""
+        """Return the records of each suite and model, with the number of samples that were to run."""
         expected = self._expected_groups()
         groups: dict[Group, list[Record]] = {group: [] for group in expected}
         for record in records:
@@ -180,10 +170,10 @@ class Gathered:
         return found
 
     def num_expected(self, info: SuiteInfo) -> dict[Group, int]:
-        """Return how many samples of the suite are to run, on each model where there are several."""
+        """Return how many samples of the suite are to run, for each model if several are compared."""
         if self._num_counted != len(self.expected):
-            # Of all suites at once: to look through all samples for each suite takes quadratic time. Node ids are added
-            # to those that are expected, and none is ever taken away.
+            # All suites are counted at once: one by one, the time would grow with samples times suites. The number of
+            # expected node ids tells whether some were added, since none is ever removed.
             self._counts, self._num_counted = {}, len(self.expected)
             for nodeid in self.expected:
                 node = SampleNode.parse(nodeid)
@@ -207,12 +197,12 @@ class Gathered:
 
 
 class ReportWriter:
-    """Keeps on disk what takes memory, the texts of samples, until they are written.
+    """Writes the files of a report. Until then the texts of samples, which take memory, are kept in a journal on disk.
 
-    :param targets: where the report goes, as the user named it.
-    :param head: what is known of the session at its start, for the journal.
+    :param targets: the paths of the report's files, as the user named them.
+    :param head: returns what is known of the session at its start, for the journal.
     :param keeps: the records whose texts the report has: ``all``, ``wrong`` (and unscored) or ``none``.
-    :param tell: takes a problem: a disk that fails costs texts or files, and not the session.
+    :param tell: takes a problem: if a disk fails, texts or files are lost, but not the session.
     """
 
     def __init__(
@@ -233,14 +223,12 @@ class ReportWriter:
         self._journal: Journal | None = None
         self._was_begun = not targets
         self.written: list[Path] = []
-        """The report's files, once they are there, as the user named them."""
+        """The files that were written, named as the user named them."""
         self._to_write = list(targets)
 
     @property
     def journal(self) -> Journal | None:
-        """Return the journal, made before the first thing that goes into it; None where no report is wanted, or it
-        cannot be written.
-        """
+        """Return the journal, which is made on first use; None if no report is wanted or it cannot be written."""
         if not self._was_begun:
             self._was_begun = True
             try:
@@ -251,18 +239,16 @@ class ReportWriter:
         return self._journal
 
     def add_fact(self, kind: Kind, value: object) -> None:
-        """Add what is known beside records to the journal: see ``Journal.add_fact``."""
+        """Add to the journal something that is no record: see ``Journal.add_fact``."""
         if self.journal is not None:
             self.journal.add_fact(kind, value)
 
     def add(self, record: Record) -> int | None:
-        """Add a record, with its texts if they are wanted. Return its place in the journal; None where there is
-        none.
-        """
+        """Add a record, with its texts if they are wanted. Return its place in the journal; None without a journal."""
         if self.journal is None:
             return None
         if self._keeps == "none" or (self._keeps == "wrong" and record.status not in ("wrong", "unscored")):
-            # What is left of a reply without an answer is for the summary.
+            # The beginning of a reply without an answer is in the record for the summary only.
             record = dataclasses.replace(without_texts(record), output=None)
         try:
             return self.journal.add(record)
@@ -271,9 +257,10 @@ class ReportWriter:
             return error.place
 
     def write(self, report: Report, places: Sequence[int | None]) -> bool:
-        """Write the report's files, with the texts of its records; ``places`` are those of ``report.records``.
+        """Write the report's files with the texts of its records, and return whether all could be written.
 
-        Whether all could be written. What could not leaves the journal, which ``llmeval show`` reads.
+        ``places`` are the places of ``report.records`` in the journal. If a file could not be written, the journal
+        stays, which ``llmeval show`` reads.
         """
         whole = dataclasses.replace(report, records=self._whole(report.records, places))
         are_written = True
@@ -297,7 +284,7 @@ class ReportWriter:
     def interrupted(self, places: Sequence[int | None]) -> str:
         """Return a line on a session that was interrupted at its end: the reports that it lacks, and where samples are.
 
-        A report that was being written is one of them: its file holds what it held before.
+        A report that was being written is lacking, too: its file holds what it held before.
         """
         names = ", ".join(map(str, self._to_write))
         if not names:
@@ -310,7 +297,7 @@ class ReportWriter:
         return f"interrupted before {what}; {self._where_samples_are(places)}"
 
     def _where_samples_are(self, places: Sequence[int | None]) -> str:
-        """Return how many samples can be read from the journal: a disk that is full did not take all."""
+        """Return a line on the samples that can be read from the journal: a full disk may not have taken all."""
         assert self._journal is not None
         num_kept = sum(place is not None and self._journal.holds(place) for place in places)
         count = f"{num_kept} of the {len(places)}" if num_kept < len(places) else "the"
@@ -326,7 +313,7 @@ class ReportWriter:
     def _whole(self, records: Sequence[Record], places: Sequence[int | None]) -> Sequence[Record]:
         """Return the records with their texts, which the journal holds."""
         known = [place for place in places if place is not None]
-        # What a record without texts keeps of a reply is for the summary: it is not the reply.
+        # The output of a record without texts is the beginning of a reply, for the summary: it is not the reply.
         records = [record if record.output is None else dataclasses.replace(record, output=None) for record in records]
         if self._journal is None or not known:
             return records

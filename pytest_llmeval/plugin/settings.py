@@ -1,4 +1,4 @@
-"""Every option, once: command line, environment variable and ini value, parsed into one frozen ``Settings``.
+"""The options of a session, from command line, environment and ini file, parsed into one frozen ``Settings``.
 
 The command line beats the environment, which beats the ini file. This module is imported by every pytest run that has
 the plugin installed, so it imports next to nothing.
@@ -51,14 +51,15 @@ ReportRecords: TypeAlias = Literal["all", "wrong", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings that the user gave. Field ``x_y`` is option ``--llm-x-y``, ini ``llm_x_y``, variable
-    ``PYTEST_LLM_X_Y``.
+    """The settings that the user gave.
 
-    ``model_specs`` are the models of ``--llm-model``, in order and each once, ``role_specs`` those that scorers ask, by
-    role (``--llm-judge``, …); their arguments may be secret.
-    ``gate`` are the gates of the command line or the environment, which always decide; ``project_gate`` those of the
-    ini file, which add to them. ``project_baseline`` and ``project_require_gates`` are the ini file's too: they hold
-    for sessions with suites alone.
+    Field ``x_y`` is the option ``--llm-x-y``, the ini value ``llm_x_y`` and the variable ``PYTEST_LLM_X_Y``.
+
+    ``model_specs`` are the models of ``--llm-model``, in order and each once; ``role_specs`` are the models that
+    scorers ask, by role (``--llm-judge``, …), without roles that have none. The arguments of models may be secret.
+    ``gate`` holds the gates of the command line or the environment, which always decide; ``project_gate`` holds those
+    of the ini file, which are added to them. ``project_baseline`` and ``project_require_gates`` come from the ini file,
+    too: they hold for sessions with suites only.
     """
 
     model_specs: tuple[ModelSpec, ...] = field(default=(), repr=False)
@@ -104,7 +105,7 @@ class Settings:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models as they were written, but for secrets: what records and node names are made of."""
+        """Return the models as they were written, but for secrets: records and node names are made of these."""
         return tuple(spec.name for spec in self.model_specs)
 
     @property
@@ -114,7 +115,7 @@ class Settings:
 
     @property
     def asks_for_gates(self) -> bool:
-        """Tell whether the command line or the environment asks for gates: these are decided without suites, too."""
+        """Tell whether command line or environment ask for gates: they are decided without suites, too."""
         return bool(self.gate) or self.baseline is not None or self.require_gates
 
     def specs_of(self, role: Role) -> tuple[ModelSpec, ...]:
@@ -126,13 +127,12 @@ class Settings:
 
 
 settings_key = pytest.StashKey[Settings]()
-"""Where the settings lie in ``config.stash``."""
-
+"""The key of the settings in ``config.stash``."""
 
 given_key = pytest.StashKey[dict[str, object]]()
-"""In ``config.stash``: ``given_rules`` as they were before a conftest.py was asked."""
+"""The key in ``config.stash`` of the ``given_rules`` as they were before a conftest.py was asked."""
 
-
+_OPTIONS = {option.name: option for option in OPTIONS}
 _LINE_END = re.compile(r"\r?\n")
 _INI_TYPES: dict[str, Literal["bool", "int", "linelist", "string"]] = {
     "flag": "bool",
@@ -166,16 +166,16 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_named(config: pytest.Config, name: str) -> Any:
     """Return the parsed value of the option called ``name``. Raises ``OptionError``."""
-    return _read(config, _named(name))
+    option = _OPTIONS[name]
+    return _parse(option, _find(config, option))
 
 
 def read_models(config: pytest.Config, name: Literal["model"] | Role = "model") -> tuple[ModelSpec, ...]:
-    """Return the models that ``--llm-model`` names, by this table of kinds and those that plugins add. Raises
-    ``OptionError``.
+    """Return the models that ``--llm-model`` names, or the option of a role. Raises ``OptionError``.
 
-    Or the option of a role, which takes the same.
+    Their kinds are our own and those that plugins add.
     """
-    option = _named(name)
+    option = _OPTIONS[name]
     found = _find(config, option)
     if found is None:
         return ()
@@ -183,7 +183,7 @@ def read_models(config: pytest.Config, name: Literal["model"] | Role = "model") 
 
     with foreign_code("pytest_llmeval_models"):
         kinds = with_kinds(kind for given in config.hook.pytest_llmeval_models() for kind in _listed(given))
-    with _placed(_named("model"), found.where):
+    with _placed(_OPTIONS["model"], found.where):
         role = None if name == "model" else name
         return tuple(parse_model_spec(text, kinds, role) for text in _parse(option, found))
 
@@ -196,7 +196,7 @@ def _listed(kinds: object) -> Iterable[object]:
 
 def was_given(config: pytest.Config, name: str) -> bool:
     """Tell whether the command line or the environment, and not the ini file alone, sets the option ``name``."""
-    return _find_given(config, _named(name)) is not None
+    return _find_given(config, _OPTIONS[name]) is not None
 
 
 _RULES = ("gate", "baseline", "max_drop", "alpha", "require_gates", "strict")
@@ -204,25 +204,21 @@ _RULES = ("gate", "baseline", "max_drop", "alpha", "require_gates", "strict")
 
 
 def given_rules(config: pytest.Config) -> dict[str, object]:
-    """Return, by name, the options that can make a session fail and that the command line or the environment gives."""
-    found = {name: _find_given(config, _named(name)) for name in _RULES}
+    """Return the options that can make a session fail, as command line or environment give them, by name."""
+    found = {name: _find_given(config, _OPTIONS[name]) for name in _RULES}
     return {name: tuple(one.values) for name, one in found.items() if one is not None}
 
 
 def check_rules(config: pytest.Config) -> None:
-    """Refuse a session whose rules are no longer those that were given: a conftest.py has changed ``config.option``.
+    """Raise ``OptionError`` if a conftest.py has changed, in ``config.option``, a rule that was given.
 
-    Raises ``OptionError``. What one adds where none was given is its own.
+    A rule that a conftest.py adds, if none was given, is its own.
     """
     given, now = config.stash.get(given_key, {}), given_rules(config)
     for name, values in given.items():
         if now.get(name) != values:
-            flag = _named(name).flag
+            flag = _OPTIONS[name].flag
             raise OptionError(f"{flag} was given, and a conftest.py or a plugin has changed it in config.option")
-
-
-def _named(name: str) -> Option:
-    return next(option for option in OPTIONS if option.name == name)
 
 
 class _Found(NamedTuple):
@@ -232,21 +228,14 @@ class _Found(NamedTuple):
     values: list[Any]
 
 
-def _read(config: pytest.Config, option: Option) -> Any:
-    """Return the option's parsed value from the first place that sets it, None where none does.
-
-    Raises ``OptionError`` naming the place, the value and what is expected.
-    """
-    return _parse(option, _find(config, option))
-
-
 def _find(config: pytest.Config, option: Option) -> _Found | None:
+    """Return the option's values from the first place that sets it, None if no place does."""
     given = _find_given(config, option)
     return _find_in_ini(config, option) if given is None and option.ini_field is None else given
 
 
 def _find_given(config: pytest.Config, option: Option) -> _Found | None:
-    """On the command line or in the environment."""
+    """Return the option's values on the command line or in the environment."""
     given = config.getoption(f"llm_{option.name}", None)
     if given is not None:
         return _Found(option.flag, given if isinstance(given, list) else [given])
@@ -283,6 +272,7 @@ def _seen_from_ini(config: pytest.Config, text: str) -> str:
 
 
 def _parse(option: Option, found: _Found | None) -> Any:
+    """Return the parsed value. Raises ``OptionError`` that names the place, the value and what is expected."""
     if found is None:
         return None
     where, values = found
@@ -305,7 +295,7 @@ def _explained(option: Option, where: str, text: str) -> Any:
 
 @contextmanager
 def _placed(option: Option, where: str) -> Iterator[None]:
-    """An ``OptionError`` that names the option's flag names the place instead that sets it."""
+    """Have an ``OptionError`` that names the option's flag name the place that sets it instead."""
     try:
         yield
     except OptionError as error:
@@ -316,12 +306,12 @@ def _placed(option: Option, where: str) -> Iterator[None]:
 
 def read_settings(config: pytest.Config) -> Settings:
     """Return all options as ``Settings``. Raises ``OptionError``."""
-    given: dict[str, Any] = {option.field or option.name: _read(config, option) for option in OPTIONS}
+    given: dict[str, Any] = {option.field or option.name: read_named(config, option.name) for option in OPTIONS}
     for option in OPTIONS:
         if option.ini_field is not None:
             given[option.ini_field] = _parse(option, _find_in_ini(config, option))
     given["model_specs"] = read_models(config)
-    given["role_specs"] = {role: read_models(config, role) for role in ROLES}
+    given["role_specs"] = {role: specs for role in ROLES if (specs := read_models(config, role))}
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     _check_once(
         settings.model_specs,
@@ -341,7 +331,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 
 def _check_once(specs: Sequence[ModelSpec], message: str) -> None:
-    """Raise ``OptionError`` where two models have one name, also if they differ in what it does not show.
+    """Raise ``OptionError`` if two models have one name, also if they differ in what it does not show.
 
     Their records would have one key.
     """

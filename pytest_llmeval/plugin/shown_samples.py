@@ -28,20 +28,20 @@ __all__ = [
 
 
 _WHOLE = 5
-"""Wrong answers of each suite that -vv shows in whole."""
+"""The number of wrong answers of each suite that -vv shows in full."""
 _LINES = 20
-"""Wrong answers of each suite that -rA and -rp list."""
+"""The number of wrong answers of each suite that -rA and -rp list."""
 _MAX_DESCRIBED = 10
-"""Samples of one hand-written test that the JUnit file and pytest-html show."""
+"""The number of samples of one hand-written test that the JUnit file and pytest-html show."""
 _MAX_TEXT = 100
 _SECTION = "Captured stdout: wrong answer"
-"""Begins as JUnit's ``system-out`` wants it."""
+"""The title of the section; it begins as pytest's JUnit file wants it for ``system-out``."""
 
 
 class WrongAnswers:
-    """Keeps the first wrong answers of each suite with their texts, and tells other reporters of all of them.
+    """Keeps the first wrong answers of each suite with their texts, and tells other reporters of all wrong answers.
 
-    :param order: node ids in the order of the report; with pytest-xdist samples arrive in another.
+    :param order: returns node ids in the order of the report; with pytest-xdist samples arrive in another order.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, order: Callable[[], Iterable[str]]) -> None:
@@ -49,7 +49,7 @@ class WrongAnswers:
         lists_passed = bool({"A", "p"} & set(getattr(config.option, "reportchars", "")))
         self._num_kept = self._num_whole or (_LINES if lists_passed else 0)
         if settings.strict:
-            self._num_whole = self._num_kept = 0  # they are among the failures
+            self._num_whole = self._num_kept = 0  # pytest shows them as failures
         if settings.show_wrong is not None:
             self._num_whole = self._num_kept = settings.show_wrong
         self._order = order
@@ -61,7 +61,7 @@ class WrongAnswers:
     def annotate(self, report: pytest.TestReport, records: Sequence[Record]) -> None:
         """Say on a test's reports that its answer is wrong: as user properties, and as a section with the texts.
 
-        Other plugins read the properties of a test's last report, and its sections at either.
+        Other plugins read the properties of a test's last report, and the sections of any of its reports.
         """
         if not self._has_readers:
             return
@@ -81,9 +81,9 @@ class WrongAnswers:
                 del self._additions[report.nodeid]
 
     def keep(self, group: Group, record: Record) -> None:
-        """Keep the record if it may be among the first wrong ones of its group.
+        """Keep the record if it may be among the first wrong answers of its group.
 
-        A test that is run again gives its samples new records, which may be right: the last one counts.
+        If a test runs again, its samples get new records, which may be right: the last record counts.
         """
         if not self._num_kept:
             return
@@ -102,7 +102,7 @@ class WrongAnswers:
         return in_order[: self._num_kept]
 
     def write(self, terminal: Terminal, wrong: Iterable[Group]) -> None:
-        """Write the section of wrong answers; ``wrong`` is the group of every wrong answer of the session."""
+        """Write the section of wrong answers; ``wrong`` has the group of each wrong answer of the session."""
         counts = Counter(wrong)
         if not self._num_kept or not counts:
             return
@@ -128,8 +128,8 @@ class WrongAnswers:
 def mark_html_row(report: pytest.TestReport, cells: list[str]) -> None:
     """Let a row of pytest-html's table say ``Wrong``.
 
-    The page sorts and filters by the first cell's text and knows pytest's outcomes alone: a row of another is never
-    shown. So that text stays, in a cell that is hidden.
+    The page sorts and filters by the first cell's text and knows only pytest's outcomes: it never shows a row with
+    another text. So that text stays, in a hidden cell.
     """
     status = getattr(report, "llm_status", None)
     if status in ("wrong", "unscored") and cells and cells[0] == '<td class="col-result">Passed</td>':
@@ -145,7 +145,7 @@ def _has_readers(config: pytest.Config) -> bool:
 
 
 def _block(record: Record) -> Iterator[str]:
-    """Yield a bounded number of lines: each text of the sample on one. Its numbers are for ``llmeval show``."""
+    """Yield a bounded number of lines, one for each text of the sample. ``llmeval show`` has its numbers."""
     where = record.nodeid if record.nodeid.endswith(f"::{record.id}") else f"{record.nodeid}, sample {record.id}"
     for line in sample_lines(record, whole=False, prompt=False, head=printable(f"{where}: {record.status}")):
         if not line.startswith("  scores: "):
@@ -171,19 +171,17 @@ def _quoted(text: str) -> str:
 
 
 _MAX_RECORDS = 10
-"""Samples of one hand-written test."""
+"""The number of samples of one hand-written test that -vv shows."""
 
 
 def shows_texts(config: pytest.Config) -> bool:
-    """Tell whether pytest's own reporter lists tests with -vv; what another one (pytest-sugar) draws, we know nothing
-    of.
-    """
+    """Tell whether pytest's own reporter lists tests with -vv; how another one (pytest-sugar) draws, we do not know."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return type(reporter) is pytest.TerminalReporter and config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) > 1
 
 
 def write_texts(config: pytest.Config, records: Sequence[Record]) -> None:
-    """Write them below what pytest has written about their test."""
+    """Write the texts of records below the line that pytest has written about their test."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     assert terminal is not None
     for line in _lines(records):

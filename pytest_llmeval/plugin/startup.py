@@ -1,4 +1,4 @@
-"""What happens before the first test: options are read and checked, helpers registered, and samples planned."""
+"""The steps before the first test: options are read and checked, helpers registered, and samples planned."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
-from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, llm_session, take_collected
-from pytest_llmeval.plugin.settings import Settings, check_rules, read_settings, settings_key
+from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collected, llm_session
+from pytest_llmeval.plugin.settings import OPTIONS, Settings, check_rules, read_settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
 
 __all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
 
 
 def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
-    """Raise ``pytest.UsageError`` where a conftest.py ends a session of suites with 0, by ``sys.exit()``."""
+    """Raise ``pytest.UsageError`` if a conftest.py has ended a session of suites with 0, by ``sys.exit()``."""
     if not error.code and asks_for_suites(early_config.known_args_namespace):
         raise pytest.UsageError("a conftest.py or a plugin called sys.exit() when it was loaded: nothing ran")
 
 
 def configure(config: pytest.Config) -> None:
-    """Set the session up for its options. Raises ``pytest.UsageError`` for those that cannot be used."""
+    """Set the session up for its options. Raises ``pytest.UsageError`` for options that cannot be used."""
     config.addinivalue_line(
         "markers",
         "llm_suite(name, not_measurable={}, min_measurable=0.9): the LLM suite that a test records to with llm_record, "
@@ -46,7 +46,8 @@ def configure(config: pytest.Config) -> None:
 
             make_importable(config)
         if not is_worker(config):
-            if settings != Settings():
+            # An option that says what is the default anyway may be given without the one that it belongs to.
+            if settings != Settings() or any(was_given(config, option.name) for option in OPTIONS):
                 _check(config, settings)
             if (settings.report or settings.asks_for_gates) and runs_tests(config):
                 llm_session(config)
@@ -58,7 +59,7 @@ def configure(config: pytest.Config) -> None:
 
 
 def _usage_error(error: LLMEvalError) -> pytest.UsageError:
-    """Return it with the message, without secrets that options of the user may hold."""
+    """Return pytest's kind of error with the same message, without secrets that the user's options may hold."""
     from pytest_llmeval.text.redaction import redact
 
     return pytest.UsageError(redact(str(error)))
@@ -70,7 +71,7 @@ def _close_frozen_objects(config: pytest.Config) -> None:
 
 
 def _check(config: pytest.Config, settings: Settings) -> None:
-    """Refuse options that cannot be used; where nothing will run, only their wording. Raises ``LLMEvalError``."""
+    """Raise ``LLMEvalError`` for options that cannot be used; if nothing will run, only their wording is checked."""
     is_run = runs_tests(config)
     if settings.ray is not None and settings.model_specs and distributes(config):
         raise OptionError(
@@ -100,17 +101,17 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 
 
 def _register_reporting(config: pytest.Config) -> None:
-    """Register what the only process needs, or the controller of pytest-xdist."""
+    """Register the hooks of the process that reports: the only one, or the controller of pytest-xdist."""
     config.pluginmanager.register(Reporting(config), "llmeval-reporting")
     config.pluginmanager.register(Writing(config), "llmeval-writing")
     if distributes(config):
         from pytest_llmeval.plugin.xdist_distribution import WorkDistribution
 
-        config.pluginmanager.register(WorkDistribution(config, take_collected), "llmeval-distribution")
+        config.pluginmanager.register(WorkDistribution(config, add_collected), "llmeval-distribution")
 
 
 def _register_helpers(config: pytest.Config, settings: Settings) -> None:
-    """Register what every process needs. Of wrappers of one hook, the last that is registered is the outermost."""
+    """Register the hooks of every process. Among wrappers of one hook, the last that is registered is the outermost."""
     manager = config.pluginmanager
     if is_worker(config):
         from pytest_llmeval.plugin.xdist_messages import UsageErrors
@@ -167,7 +168,7 @@ def header_lines(config: pytest.Config) -> list[str]:
 
 
 def _replicas(settings: Settings) -> str | None:
-    """Return the place of the replicas of ``--llm-ray``."""
+    """Return where the replicas of ``--llm-ray`` run, and how many; None without the option."""
     if settings.ray is None:
         return None
     if settings.replicas is None:
@@ -176,7 +177,7 @@ def _replicas(settings: Settings) -> str | None:
 
 
 def send_collected(session: pytest.Session) -> None:
-    """Send to the controller of this worker what was collected."""
+    """Send the controller of this worker the samples and suites that were collected."""
     from pytest_llmeval.plugin.plan import collected_in
     from pytest_llmeval.plugin.xdist_messages import send
 
@@ -185,12 +186,14 @@ def send_collected(session: pytest.Session) -> None:
 
 def begin(session: pytest.Session) -> None:
     """Plan the samples that are to run; in the only process, also expect them. Raises ``pytest.UsageError``."""
-    from pytest_llmeval.plugin.plan import collected_in, plan, show_progress
+    from pytest_llmeval.plugin.plan import collected_in, plan
 
     collected = collected_in(session)
     if collected.samples:
         plan(session)
     if not is_worker(session.config):
-        take_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
+        add_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
     if collected.samples:
-        show_progress(session)
+        from pytest_llmeval.plugin.live import start
+
+        start(session)

@@ -25,7 +25,7 @@ _told_flaws_key = pytest.StashKey["StoreFlaws"]()
 
 
 def store_of(config: pytest.Config) -> Store | None:
-    """This process's way to the store, opened on first use; None without ``--llm-store``. Raises ``OptionError``."""
+    """Return the store, which this process opens on first use; None without ``--llm-store``. Raises ``OptionError``."""
     folder = _folder(config)
     if folder is None:
         return None
@@ -42,13 +42,13 @@ def store_of(config: pytest.Config) -> Store | None:
 
 
 def _folder(config: pytest.Config) -> Path | None:
-    """Absolute: a test that changes the current directory does not move the store."""
+    """Return the store's folder as an absolute path: a test that changes the current directory does not move it."""
     store = config.stash[settings_key].store
     return None if store is None else config.invocation_params.dir / store.expanduser()
 
 
 def check_store(config: pytest.Config, settings: Settings, *, is_run: bool) -> None:
-    """Refuse, before anything runs, a folder that cannot be the store. Raises ``OptionError``."""
+    """Raise ``OptionError``, before anything runs, for a folder that cannot be the store."""
     folder = _folder(config)
     for name in ("store_refresh", "store_max_age"):
         if folder is None and was_given(config, name):
@@ -60,7 +60,7 @@ def check_store(config: pytest.Config, settings: Settings, *, is_run: bool) -> N
 
 
 def describe_store(config: pytest.Config) -> str | None:
-    """Say what the store holds before the session, for the header; None without a store."""
+    """Return a line on what the store holds before the session, for the header; None without a store."""
     folder, settings = _folder(config), config.stash[settings_key]
     if folder is None:
         return None
@@ -68,7 +68,7 @@ def describe_store(config: pytest.Config) -> str | None:
 
     try:
         found = [path.stat() for path in data_files(folder)]
-    except OSError:  # nothing runs, and there is none yet
+    except OSError:  # nothing runs, and there is no folder yet
         found = []
     what = "empty"
     if found:
@@ -85,7 +85,7 @@ def describe_store(config: pytest.Config) -> str | None:
 
 
 def new_problem(config: pytest.Config) -> str | None:
-    """Return why this process can keep no more replies, told once."""
+    """Return why this process can keep no more replies; None if it can, or if it was told before."""
     store = config.stash.get(_store_key, None)
     if store is None or store.problem is None or _told_key in config.stash:
         return None
@@ -94,7 +94,7 @@ def new_problem(config: pytest.Config) -> str | None:
 
 
 def new_flaws(config: pytest.Config) -> StoreFlaws | None:
-    """Return the parts of the store that this process cannot use; None if there are none that were not told before."""
+    """Return the parts of the store that this process cannot use; None if nothing has changed since it was told."""
     store = config.stash.get(_store_key, None)
     if store is None:
         return None

@@ -72,7 +72,7 @@ _question_memory_key = pytest.StashKey[QuestionMemory]()
 
 
 class PlainFailures(pytest.Collector):
-    """A collector that shows one message, without a traceback, for what the user can mend."""
+    """A collector that shows an error which the user can mend as one message, without a traceback."""
 
     is_llm_suite = True
 
@@ -89,22 +89,22 @@ class SuiteNode(PlainFailures):
     info: SuiteInfo
     fingerprints: dict[str, str]
     responses: DataResponses | None = None
-    """The replies that the data carry, where there is no model to ask."""
+    """The replies that the data carry, if there is no model to ask."""
     _judges: Models = MappingProxyType({})
 
     @functools.cached_property
     def shown_paths(self) -> dict[str, str]:
-        """Paths of rows from the rootdir, filled by the samples."""
+        """Return the paths of rows from the rootdir; the samples fill it."""
         return {}
 
     @functools.cached_property
     def samples_asked(self) -> list[AskedSample]:
-        """All samples as models see them that answer by sample, without requests."""
+        """Return all samples, without requests, for models that answer by sample."""
         return whole_suite(self.evaluation)
 
     @abstractmethod
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
-        """Read the suite and its data. ``scorers`` are those registered from Python."""
+        """Read the suite and its data. ``scorers`` are those that are registered from Python."""
 
     def collect(self) -> Iterator[SampleItem | SuiteModel]:
         """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
@@ -127,7 +127,7 @@ class SuiteNode(PlainFailures):
             self.evaluation.num_judges = max(1, len(settings.specs_of("judge")))
         metrics, better = self.evaluation.metrics, dict(scorer.better)
         if has_own_judge and metrics:
-            metrics = (*metrics, "judge.*")  # how many judges a fixture gives is known once it has run
+            metrics = (*metrics, "judge.*")  # the number of judges that a fixture gives is known once it has run
         self.info = SuiteInfo(
             name=suite.name,
             path=self.nodeid,
@@ -145,7 +145,7 @@ class SuiteNode(PlainFailures):
             cluster=suite.cluster,
             min_measurable=suite.spec.min_measurable,
             interval=suite.spec.interval,
-            # Of one that asks a judge it is known once that is there.
+            # If the scorer asks a judge, it is known once the judge is there.
             judge=None if scorer.roles else self.evaluation.judge,
             judged_by=() if scorer.roles else self.evaluation.judged_by,
             fingerprint_parts={**self.evaluation.fingerprint_parts(), **parts},
@@ -157,14 +157,13 @@ class SuiteNode(PlainFailures):
         for warning in self.evaluation.warnings():
             warn_once_of_suite(self, warning)
         self._tell_of_replaced()
-        self._take_responses(suite)
+        self._set_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
         if (message := equal_options(suite)) is not None:
-            warn_once_of_suite(
-                self, message
-            )  # no error: published data have some, and a score of them is still worth having
-        # Now, before any hook can leave out samples.
+            # No error: some published data have equal options, and are still worth scoring.
+            warn_once_of_suite(self, message)
+        # Now, as any hook after this can leave out samples.
         self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
         models = {} if self.evaluation.scorer.scores_recorded_replies else compared_models(self)
         for model, name in models.items():
@@ -181,10 +180,10 @@ class SuiteNode(PlainFailures):
                 message = f"--llm-{role} {specs[0].name} is not asked: a conftest.py has the fixture llm_{role}"
                 warn_once_of_suite(self, message)
 
-    def take_judges(self, judges: Models) -> None:
-        """Say in ``info`` which models the scorer asks; from then on the suite's numbers depend on them too.
+    def set_judges(self, judges: Models) -> None:
+        """Set the models that the scorer asks, in ``info`` too: the suite's numbers depend on them.
 
-        Raises ``ModelError`` for others than the suite had before.
+        Raises ``ModelError`` if they differ from those that were set before.
         """
         if self._judges and are_same(self._judges, judges):
             return
@@ -212,7 +211,7 @@ class SuiteNode(PlainFailures):
             items.append(SampleItem.of(parent, self, sample, model, number, like=items[0] if items else None))
         yield from items
 
-    def _take_responses(self, suite: Suite) -> None:
+    def _set_responses(self, suite: Suite) -> None:
         """Use the replies that the data carry, unless there is a model to ask and the scorer judges its replies."""
         has_model = bool(self.config.stash[settings_key].models) or is_overridden(self)
         if (not has_model or self.evaluation.scorer.scores_recorded_replies) and suite.has_own_responses:
@@ -241,7 +240,7 @@ class SuiteNode(PlainFailures):
 
 
 class SuiteFile(SuiteNode, pytest.Module):
-    """A suite file. A Module: autouse fixtures of module scope need one above every item (doctest does the same)."""
+    """A suite file. It is a ``Module``, as autouse fixtures of module scope need one (doctest does the same)."""
 
     obj = None
 
@@ -249,8 +248,8 @@ class SuiteFile(SuiteNode, pytest.Module):
     def of(cls, parent: pytest.Collector, path: Path) -> SuiteFile:
         """Return the suite at ``path``.
 
-        pytest gives a file that is named on the command line and lies outside of the rootdir no name in node ids: two
-        suites would share theirs.
+        pytest gives a file outside of the rootdir that is named on the command line no name in node ids: two such
+        suites would have one node id.
         """
         root = parent.config.rootpath
         if path.is_relative_to(root):
@@ -288,29 +287,29 @@ class BenchmarkSuite(SuiteNode):
 def collect_benchmark(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> BenchmarkSuite | list[pytest.Collector] | None:
-    """Return the suite of a class that derives from ``Benchmark`` and stands in this module; None for anything else.
+    """Return the suite of a class that derives from ``Benchmark`` and stands in this module; None for other objects.
 
-    Nothing of one that says ``__test__ = False``, nor under a second name that the module has for it.
+    A class with ``__test__ = False`` has no suite, and a second name in the module adds none.
     """
     if not isinstance(collector, pytest.Module) or not isinstance(obj, type) or not issubclass(obj, Benchmark):
         return None
     if obj.__module__ != getattr(collector.obj, "__name__", None):
         return None
     if obj.load is Benchmark.load and obj.__subclasses__():
-        return None  # what others derive from
+        return None  # a base of other benchmarks
     is_alias = name != obj.__name__ and getattr(collector.obj, obj.__name__, None) is obj
     return [] if is_alias or not getattr(obj, "__test__", True) else BenchmarkSuite.of(collector, obj)
 
 
 def _marks_of(kind: type) -> list[pytest.Mark]:
-    """Return the marks of a class and of what it derives from, as pytest has them for a test class."""
+    """Return the marks of a class and its bases, as pytest collects them for a test class."""
     given = [vars(owner).get("pytestmark", []) for owner in reversed(kind.__mro__)]
     marks = [mark for some in given for mark in (some if isinstance(some, list) else [some])]
     return [getattr(mark, "mark", mark) for mark in marks]
 
 
 class SuiteModel(pytest.Collector):
-    """One model's samples of a suite: the level between file and sample where several models are given."""
+    """One model's samples of a suite: the level between file and sample if several models are given."""
 
     model: str
     file: SuiteNode
@@ -328,7 +327,7 @@ class SuiteModel(pytest.Collector):
 
 
 class NotASuite(pytest.File):
-    """A YAML file that was named on the command line and that no plugin collects."""
+    """A YAML file that was named on the command line and that no plugin collects; it raises why it is no suite."""
 
     is_llm_suite = True
 
@@ -340,7 +339,7 @@ class NotASuite(pytest.File):
 
 
 def _marks_with_meaning(config: pytest.Config) -> set[str]:
-    """Marks registered with arguments (pytest's own and those of plugins): a bare tag would not do for them."""
+    """Return marks that pytest or plugins have registered with arguments: a bare tag would be a wrong use of them."""
     registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
     return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
 
@@ -353,8 +352,8 @@ _KEYS = ("score", "pairwise", "against")
 def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
     """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
 
-    As it is where its scorer needs none. Its tests are skipped where there is no baseline: a session that was to run
-    them ends before (see ``take_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
+    The suite stays as it is if its scorer needs no baseline. Without a baseline its tests are skipped: a session that
+    was to run them ends before (see ``add_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
     """
     if not suite.spec.score.needs_baseline:
         return suite, {}
@@ -381,7 +380,7 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
 
 
 def lacks_baseline(suite: Suite) -> bool:
-    """Tell whether its replies are to be compared with those of a baseline, and there is none."""
+    """Tell whether a suite's replies are to be compared with those of a baseline, and there is none."""
     return suite.spec.score.needs_baseline and suite.samples[0].earlier is None
 
 
@@ -392,10 +391,10 @@ _points_key = pytest.StashKey[EntryPoints]()
 
 
 class RegisteredScorers(Mapping[str, Callable[..., Any]]):
-    """Scorers that are registered from Python for the suite at ``node``, by name.
+    """Scorers that conftest.py files, plugins and installed packages register for the suite at ``node``, by name.
 
-    One of a package is imported when it is looked up, and only then refused: a suite that does not use it runs. Raises
-    ``OptionError`` for what cannot be used.
+    A scorer of a package is imported when it is looked up, and only then refused: a suite that does not use it runs.
+    Raises ``OptionError`` for a scorer that cannot be used.
     """
 
     def __init__(self, node: pytest.Collector) -> None:
@@ -421,7 +420,7 @@ class RegisteredScorers(Mapping[str, Callable[..., Any]]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def __contains__(self, name: object) -> bool:  # that of Mapping would import it
+    def __contains__(self, name: object) -> bool:  # Mapping's own would import the scorer
         return name in self._given or name in self._points.names
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

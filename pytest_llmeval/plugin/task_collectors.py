@@ -1,4 +1,4 @@
-"""lm-eval's task files in pytest's tree: a task is a suite, a group is the suites of its tasks."""
+"""Task files of lm-eval in pytest's tree: a task is a suite, a group holds the suites of its tasks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class TaskSuite(SuiteFile):
 
     @classmethod
     def of_leaf(cls, parent: pytest.Collector, leaf: Leaf) -> TaskSuite:
-        """Return the suite of ``leaf``. One that stands inside a group file has a node id as if it were a file of its
-        own.
-        """
+        """Return the suite of ``leaf``. A task inside a group file has a node id as if it had a file of its own."""
         path = leaf.source.path
         if leaf.inline is None:
             suite: TaskSuite = cls.of(parent, path)  # type: ignore[assignment]
@@ -51,7 +49,7 @@ class TaskSuite(SuiteFile):
 
 
 class TaskGroup(PlainFailures):
-    """A group file. No ``pytest.File``: of those ``--lf`` skips what holds no failed test, and this holds suites."""
+    """A group file. It is no ``pytest.File``: ``--lf`` would skip it, as its suites' tests have other node ids."""
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
@@ -60,7 +58,7 @@ class TaskGroup(PlainFailures):
         return group
 
     def collect(self) -> Iterator[TaskSuite]:
-        """Yield the tasks, through groups in it, each once in a session."""
+        """Yield the group's tasks, with those of groups in it, each once in a session."""
         for leaf in read_tasks(Source(self.path, relative_path(self.path))):
             suite = TaskSuite.of_leaf(self, leaf)
             if _is_first(suite):
@@ -68,7 +66,7 @@ class TaskGroup(PlainFailures):
 
 
 def collect_task_file(parent: pytest.Collector, path: Path) -> list[pytest.Collector]:
-    """Return the task or group at ``path``, which is a task file; nothing for a task that a group has collected."""
+    """Return the task or group in the task file ``path``; nothing for a task that a group has collected."""
     if is_group_file(path):
         return [TaskGroup.of(parent, path)]
     suite = TaskSuite.of_leaf(parent, Leaf(Source(path, relative_path(path))))
@@ -93,7 +91,7 @@ def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Col
 
 
 def add_named_suites(config: pytest.Config, settings: Settings) -> None:
-    """Let pytest collect what ``--llm-suite`` names: instead of what it would find without arguments.
+    """Let pytest collect the suites that ``--llm-suite`` names, in place of all that it finds without arguments.
 
     Raises ``OptionError`` for a name that does not exist.
     """

@@ -1,6 +1,6 @@
-"""pytest-xdist: chunks of a suite for its workers, a device for each, and an account of what is lost with one.
+"""The controller of pytest-xdist: it gives workers chunks of suites and devices, and counts samples that are lost.
 
-Every run with pytest-xdist loads this module, also one without suites: what only those need is imported on first use.
+Every run with pytest-xdist loads this module, also one without suites: what only suites need is imported on first use.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["WorkDistribution", "num_gpu_workers"]
 
 _MODES = ("load", "loadfile", "loadscope", "loadgroup", "worksteal")
-"""The values of ``--dist`` under which each test runs once. Work is given out bit by bit, so stealing is not needed."""
+"""The values of ``--dist`` by which each test runs once. Work is given out bit by bit: no worker needs to steal."""
 _INTERRUPTED = int(pytest.ExitCode.INTERRUPTED)
 _PATIENCE_S = 5.0
-"""How long workers that were stopped together with us may take to score what their models have answered."""
+"""The time that workers have, if they were stopped together with us, to score what their models have answered."""
 
 
 def num_gpu_workers(config: pytest.Config) -> int | None:
     """Return the number of GPUs, which ``-n auto`` means if models run on GPUs here; None if they do not.
 
-    ``pytest_configure`` says what is wrong with an option.
+    A wrong option is no error here: ``pytest_configure`` tells of it.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
@@ -59,14 +59,14 @@ def num_gpu_workers(config: pytest.Config) -> int | None:
 class WorkDistribution:
     """Hooks of pytest-xdist's controller.
 
-    ``take_collected`` receives what each worker has collected, with the node ids of its samples that are to run.
+    :param add_collected: receives what each worker has collected, with the node ids of samples that are to run.
     """
 
     def __init__(
-        self, config: pytest.Config, take_collected: Callable[[pytest.Config, Collected, Sequence[str]], None]
+        self, config: pytest.Config, add_collected: Callable[[pytest.Config, Collected, Sequence[str]], None]
     ) -> None:
         self._config = config
-        self._take_collected = take_collected
+        self._add_collected = add_collected
         self._inboxes: dict[Node, Inbox] = {}
         self._samples: set[str] = set()
         self._session: pytest.Session | None = None
@@ -78,7 +78,7 @@ class WorkDistribution:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Before pytest-xdist starts its workers."""
+        """Read how many workers pytest-xdist will replace; this hook runs before it starts them."""
         from xdist.dsession import get_default_max_worker_restart
 
         self._session = session
@@ -111,7 +111,7 @@ class WorkDistribution:
     def _shared_folder(self) -> str:
         """Return the folder in which workers share what they find out and how many requests a model gets at once.
 
-        Made on first use, removed at the end.
+        It is made on first use and removed at the end.
         """
         from pytest_llmeval.data.files import temporary_folder
 
@@ -125,7 +125,7 @@ class WorkDistribution:
         if mode in _MODES and self._asks_models:
             return Batching(limit, num_workers=self._num_workers, shares_chunks=True, mode=mode)
         if mode in (*KEEPS_FILES, "each") and not self._restarts.num_deaths:
-            return Batching(limit)  # a worker runs whole suites
+            return Batching(limit)  # a worker runs whole suites, as a session without workers does
         return Batching(1)
 
     @property
@@ -142,11 +142,11 @@ class WorkDistribution:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         """Learn which tests are samples, and of which suites, from the worker that has collected them."""
         self._config.stash[has_collected_key] = True
-        collected = self._inboxes[node].take()
+        collected = self._inboxes[node].pop()
         if collected is not None:
             nodeids = [ids[place] for place in collected.samples]
             self._samples.update(nodeids)
-            self._take_collected(self._config, collected, nodeids)
+            self._add_collected(self._config, collected, nodeids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Raise ``pytest.UsageError`` for what a worker found out and cannot raise."""
@@ -154,9 +154,9 @@ class WorkDistribution:
             raise pytest.UsageError(*messages)
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Listen for a while to workers of this machine, which Ctrl-C has stopped too: they hand over what they have.
+        """Listen for a while to workers of this machine, which Ctrl-C has stopped, too: they hand over what they have.
 
-        pytest-xdist ends them next, and listens no more. Who presses Ctrl-C again does not wait.
+        pytest-xdist ends them next, and listens no more. If Ctrl-C is pressed again, we do not wait.
         """
         with suppress(KeyboardInterrupt):
             self._listen_to_stopped()
@@ -176,15 +176,15 @@ class WorkDistribution:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
-        """Before the scheduler hears of it."""
+        """Note the end of a worker; this hook runs before the scheduler hears of it."""
         self._slots.pop(node, None)
         if error is not None:
             self._restarts.num_deaths += 1
         output = getattr(node, "workeroutput", {})
         if any(spec.kind.needs_device for spec in self._config.stash[settings_key].all_specs):
-            from pytest_llmeval.plugin.xdist_messages import take_findings
+            from pytest_llmeval.plugin.xdist_messages import add_findings
 
-            take_findings(self._config, output)
+            add_findings(self._config, output)
         if output.get("shouldfail") or output.get("shouldstop") or output.get("exitstatus") == _INTERRUPTED:
             self._was_stopped = True
             if self._session is not None and output.get("shouldfail"):
@@ -199,9 +199,9 @@ class WorkDistribution:
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Ours, where a model is there to ask, unless a conftest.py has one.
+        """Return our scheduler if there is a model to ask, and no scheduler of a conftest.py.
 
-        pytest-xdist's own deal samples singly, or begin a file anew, with the sample that its worker died of.
+        pytest-xdist's own schedulers deal samples singly, or begin a file anew with the sample that its worker died of.
         """
         if config.getoption("dist") not in _MODES or not self._asks_models:
             return None
@@ -242,7 +242,7 @@ class WorkDistribution:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Count what was lost: pytest-xdist ends with 0 when its last worker dies of nothing that it can name."""
+        """Count samples that were lost: pytest-xdist ends with 0 if its last worker dies and it can name no test."""
         result = yield
         self._mark_lost()
         return result

@@ -39,6 +39,7 @@ __all__ = [
     "Collected",
     "Inbox",
     "UsageErrors",
+    "add_findings",
     "batching_of",
     "chunk_limit",
     "findings_of",
@@ -46,7 +47,6 @@ __all__ = [
     "send",
     "share_findings",
     "shared_folder",
-    "take_findings",
     "usage_errors",
     "worker_slot",
 ]
@@ -60,7 +60,7 @@ SHARED_KEY = "llmeval_shared"
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """The way in which a process makes its plan: the arguments of ``plan_chunks``, and of ``Batcher``."""
+    """The settings by which a process makes its plan: arguments of ``plan_chunks``, and of ``Batcher``."""
 
     limit: int
     num_workers: int = 0
@@ -69,7 +69,7 @@ class Batching:
 
 
 def batching_of(config: pytest.Config) -> Batching:
-    """Return how this process makes its plan: as the controller said; without its word, samples run one by one."""
+    """Return how this process makes its plan: as the controller says, or one sample after the other if it does not."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:
         return Batching(chunk_limit(config))
@@ -83,19 +83,19 @@ def worker_slot(config: pytest.Config) -> int | None:
 
 
 def shared_folder(config: pytest.Config) -> Path | None:
-    """Return a folder that the session's workers share; None in one process, and on another machine."""
+    """Return a folder that the session's workers share; None without workers, and in a worker on another machine."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     path = None if worker is None else worker.get(SHARED_KEY)
     return Path(path) if path is not None and os.path.isdir(path) else None
 
 
 def chunk_limit(config: pytest.Config) -> int:
-    """Return how many samples are asked together at most."""
+    """Return the largest number of samples that are asked together."""
     return config.stash[settings_key].batch_size or DEFAULT_CHUNK_SIZE
 
 
 def report_usage_errors(session: pytest.Session, messages: Sequence[str]) -> None:
-    """Have the controller end the session with these: raised in a worker, a ``UsageError`` is not shown."""
+    """Have the controller end the session with these messages: raised in a worker, a ``UsageError`` is not shown."""
     report = pytest.CollectReport(
         nodeid="llmeval: usage",
         outcome="failed",
@@ -112,11 +112,11 @@ def usage_errors(report: pytest.CollectReport) -> Sequence[str]:
 
 
 class UsageErrors:
-    """Hooks of a worker."""
+    """The hook of a worker that reports usage errors."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Report what was not found, in sessions with a model or a suite, as one process does."""
+        """Report files and tests that were not found, in sessions with a model or a suite, as one process does."""
         try:
             return (yield)
         except pytest.UsageError as error:
@@ -132,13 +132,13 @@ _CHANNEL = "llmeval_collected"
 class Collected:
     """The samples and suites among the tests of a session.
 
-    ``samples`` are the places of samples among the tests that are to run; ``suites`` those with such samples,
-    ``absent`` those that were collected without. ``num_deselected`` tests were left out. ``unanswered`` is the file of
-    the first suite that has neither a model nor replies of its own, None if there is none, ``lacking`` that of the
-    first whose scorer asks a model in a role, for each role that has none, and ``without_baseline`` that of the first
-    whose replies are to be compared with those of a baseline that there is not. ``has_model``: there is a model, be it
-    that of a conftest.py. ``categories`` are those of each suite's samples. ``may_have_others``: there may be more
-    suites, of hand-written tests or in files that could not be collected.
+    ``samples`` are the places of samples among the tests that are to run. ``suites`` have such samples, ``absent`` are
+    suites that were collected without any. ``num_deselected`` tests were left out. Three fields name the file of the
+    first suite that cannot run, None if there is none: ``unanswered`` has neither a model nor replies of its own,
+    ``lacking`` has a scorer that asks a model in a role (for each role without a model), ``without_baseline`` compares
+    its replies with those of a baseline, and there is none. ``has_model`` says that there is a model, be it one of a
+    conftest.py. ``categories`` are those of each suite's samples. ``may_have_others`` says that there may be more
+    suites: of hand-written tests, or in files that could not be collected.
     """
 
     samples: Sequence[int]
@@ -165,21 +165,21 @@ class Collected:
 
 
 def send(config: pytest.Config, collected: Collected) -> None:
-    """Send to the controller of this worker, if the plugin is loaded there."""
+    """Send what was collected to the controller of this worker, if the plugin is loaded there."""
     channel = config.workerinput.get(_CHANNEL)  # type: ignore[attr-defined]
     if channel is not None:
         channel.send(collected.encode())
 
 
 class Inbox:
-    """The messages of one worker. It is made before the worker starts."""
+    """The messages of one worker; made before the worker starts."""
 
     def __init__(self, node: Any) -> None:
         self._texts: list[str] = []
         channel = node.workerinput[_CHANNEL] = node.gateway.newchannel()
         channel.setcallback(self._texts.append)
 
-    def take(self) -> Collected | None:
+    def pop(self) -> Collected | None:
         """Return what the worker has collected; None if it has no suite, has not sent it, or it was taken before."""
         return Collected.decode(self._texts.pop()) if self._texts else None
 
@@ -187,15 +187,15 @@ class Inbox:
 _CACHED = "llmeval/trees_that_are_right"
 _INPUT = _OUTPUT = "llmeval_trees_that_are_right"
 _MOST = 256
-"""Keys that are kept: the newest."""
+"""The number of keys that are kept, the newest."""
 _KEY = re.compile("[0-9a-f]{64}")
-"""A hash. What else a damaged file holds could perhaps not be written again."""
+"""The form of a key, a hash: other content of a damaged file could perhaps not be written again."""
 
 _findings_key: pytest.StashKey[Findings] = pytest.StashKey()
 
 
 def findings_of(config: pytest.Config) -> Findings:
-    """Return the findings of this process."""
+    """Return what this process knows of models: which ways of computing were found to be right."""
     from pytest_llmeval.models.findings import Findings
 
     if _findings_key not in config.stash:
@@ -208,12 +208,12 @@ def findings_of(config: pytest.Config) -> Findings:
 
 
 def share_findings(config: pytest.Config, workerinput: dict[str, object]) -> None:
-    """Give a worker what the controller knows, before it starts."""
+    """Give a worker the findings that the controller knows, before it starts."""
     workerinput[_INPUT] = _read(config)
 
 
-def take_findings(config: pytest.Config, workeroutput: dict[str, Any]) -> None:
-    """Keep what a worker has found out."""
+def add_findings(config: pytest.Config, workeroutput: dict[str, Any]) -> None:
+    """Keep the findings of a worker."""
     if found := _keys(workeroutput.get(_OUTPUT)):
         _keep(config, found)
 
@@ -244,7 +244,7 @@ def _read(config: pytest.Config) -> list[str]:
 
 
 def _keys(found: object) -> list[str]:
-    """Return the newest keys in what was read, or in what a worker sent; a damaged value has none."""
+    """Return the newest keys of a value that was read, or that a worker sent; none if it is damaged."""
     if not isinstance(found, list):
         return []
     return [key for key in found if isinstance(key, str) and _KEY.fullmatch(key)][-_MOST:]

@@ -1,8 +1,7 @@
-"""Which worker of pytest-xdist runs what, in chunks that are asked for together, and whom to blame when one dies.
+"""The schedulers: they give workers of pytest-xdist chunks that are asked together, and find why a worker has died.
 
-A worker asks the model for a whole chunk when it runs the chunk's first sample. So it is given whole chunks, and when
-it dies, what was left of the one it was in is asked for sample by sample: only a sample that kills its worker alone is
-to blame.
+A worker asks the model for a whole chunk when it runs the chunk's first sample. So it is given whole chunks. When it
+dies, the rest of its chunk is asked sample by sample: only a sample that kills its worker alone is to blame.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ class Restarts:
 
 
 class ChunkScheduling:
-    """pytest-xdist's ``Scheduling`` for sessions with samples.
+    """A scheduler of pytest-xdist (its Protocol ``Scheduling``) for sessions with samples.
 
-    :param num_nodes: workers that the session begins with.
-    :param plan: the work, from the node ids that every worker collected.
-    :param restarts: notified of a worker's death before ``remove_node`` is called.
-    :param is_stopping: whether the session ends before its work is done (``-x``, Ctrl-C).
+    :param num_nodes: the number of workers that the session begins with.
+    :param plan: makes the work from the node ids that every worker has collected.
+    :param restarts: hears of a worker's death before ``remove_node`` is called.
+    :param is_stopping: tells whether the session ends before its work is done (``-x``, Ctrl-C).
     :param refuse: reports that a node collected other tests than another: their collections, then the nodes.
     """
 
@@ -85,10 +84,10 @@ class ChunkScheduling:
 
     @property
     def nodes(self) -> list[Node]:
-        """The workers.
+        """Return the workers that pytest-xdist may shut down.
 
-        pytest-xdist asks for them to shut them down, also when one has died that it will not replace. Those that live
-        take over its work then, so they are not shown before all is done.
+        It asks for them also when one has died that it will not replace. The others take over its work then, so they
+        are left out here before all is done.
         """
         if self._nodeids is not None and self._restarts.are_used_up and not self.tests_finished:
             return [node for node in self._pending if node not in self._collections]
@@ -105,7 +104,7 @@ class ChunkScheduling:
 
     @property
     def tests_finished(self) -> bool:
-        """Tell whether workers get nothing more. They run their last test when they learn that none follows."""
+        """Tell whether workers get no more tests. A worker runs its last test when it learns that none follows."""
         if self._is_stopping():
             return True
         if self._work_queue:  # pytest-xdist asks after each message
@@ -118,9 +117,9 @@ class ChunkScheduling:
 
     @property
     def unfinished(self) -> list[str] | None:
-        """Node ids of tests neither completed nor blamed for a worker's death, in the order of collection.
+        """Return node ids of tests neither completed nor blamed for a worker's death, in the order of collection.
 
-        None while there is no plan.
+        None as long as there is no plan.
         """
         return None if self._nodeids is None else [self._nodeids[place] for place in sorted(self._open)]
 
@@ -128,7 +127,7 @@ class ChunkScheduling:
         self._pending[node] = deque()
 
     def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
-        """A worker has collected; one that came later must have found the same tests."""
+        """Take what a worker has collected; a worker that came later must have found the same tests."""
         if self._nodeids is None or self._reference is None or collection == self._nodeids:
             self._collections[node] = collection
             return
@@ -169,7 +168,7 @@ class ChunkScheduling:
             self._feed([node] if self._restarts.next_is_replaced else self._pending)
 
     def mark_test_pending(self, item: str) -> None:
-        """Run a test once more: for plugins that give those a second chance that their worker died of."""
+        """Run a test once more: for plugins that give a test that killed its worker a second chance."""
         if self._nodeids is None:
             raise RuntimeError(f"{item} cannot run again: nothing has run")
         place = self._nodeids.index(item)
@@ -180,16 +179,16 @@ class ChunkScheduling:
         self._feed(self._pending)
 
     def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
-        """For schedulers that take back what they have given."""
+        """Raise ``NotImplementedError``: only schedulers that take tests back implement it."""
         raise NotImplementedError
 
     def remove_node(self, node: Node) -> str | None:
-        """A worker has ended. Returns the node id of the test that it died of, where that is known.
+        """Give the work of a worker that has ended to others. Return the test that it died of, if that is known.
 
         Raises ``KeyError`` for a worker that is not here, as pytest-xdist expects.
         """
         pending = self._pending.pop(node)
-        if self._nodeids is not None:  # before the plan the others would wait for what it has collected
+        if self._nodeids is not None:  # before there is a plan, the others would wait for a collection in its place
             self._collections.pop(node, None)
         self._work_queue.release(node)
         if self._is_stopping():
@@ -212,18 +211,18 @@ class ChunkScheduling:
         return None if blamed is None else self._nodeids[blamed]
 
     def stop(self) -> None:
-        """The session ends before its work is done: workers that wait for more are stopped.
+        """Stop workers that wait for more, as the session ends before its work is done.
 
         pytest-xdist tells them once, and that may have been when they were hidden from it.
         """
         self._shut_down([node for node in self._pending if not node.shutting_down])
 
     def _low_water(self, pending: Sequence[int]) -> int:
-        """With fewer tests than this a worker is given more.
+        """Return the number of tests below which a worker is given more.
 
-        Two, since it does not run one before it knows the next; and more where they follow each other fast, as they do
-        when the first of a chunk has asked for all, so that the next chunk is there in time. A file or a group of tests
-        that one worker is to run can be long: it is given when it can be begun.
+        It is two at least, since a worker does not run a test before it knows the next. It is larger for a chunk: once
+        its first sample has asked for all, the others follow fast, and the next chunk has to be there in time. A file
+        or a group of tests that one worker is to run can be long: it is given when it can be begun.
         """
         last = self._unit_of[pending[-1]] if pending else None
         if last is None or (last.kind == "tests" and last.worker_key):
@@ -231,7 +230,7 @@ class ChunkScheduling:
         return 2 + len(last.places) // 4
 
     def _feed(self, nodes: Iterable[Node]) -> None:
-        """Give work to those of ``nodes`` that want some, in turn; let them end where there is none."""
+        """Give work to nodes that want some, in turn; end those for which there is none."""
         if self._is_stopping():
             self.stop()
             return
@@ -248,10 +247,10 @@ class ChunkScheduling:
                     found = True
         for node, given in hungry.items():
             if given:
-                # One that is dead has its work taken back when pytest-xdist knows.
+                # The work of a dead worker is taken back once pytest-xdist knows that it has died.
                 with contextlib.suppress(OSError):
                     node.send_runtest_some(given)
-        # A worker that has been asked to end takes over nothing: keep it while one may die without a replacement.
+        # A worker that was asked to end takes over no work: keep it as long as one may die without a replacement.
         if self._restarts.next_is_replaced or self.tests_finished:
             self._shut_down([node for node in hungry if not self._work_queue.has_for(node)])
 
@@ -262,9 +261,9 @@ class ChunkScheduling:
 
 
 class SessionScheduling:
-    """Chunks for a session with samples, pytest-xdist's own scheduler for one without.
+    """A scheduler that becomes ours in a session with samples, and pytest-xdist's own in a session without.
 
-    pytest-xdist wants a scheduler before anything is collected, and which one fits is known after.
+    pytest-xdist wants a scheduler before anything is collected, and which one fits is known afterwards.
     """
 
     def __init__(
@@ -284,12 +283,12 @@ class SessionScheduling:
 
     @property
     def tests_finished(self) -> bool:
-        """Asked after each message, and ``__getattr__`` is found last."""
+        """Tell what the current scheduler tells; spelled out, as it is asked after each message."""
         finished: bool = self._current.tests_finished
         return finished
 
     def schedule(self) -> None:
-        """Choose when all have collected, then hand over."""
+        """Choose the scheduler when all workers have collected, and have it give out work."""
         if not self._is_decided:
             self._is_decided = True
             collections = self._current.collections

@@ -153,15 +153,15 @@ def test_openmp_is_reported_to_wait_briefly_unless_the_user_told_it(variables: d
 
 def test_a_model_of_the_command_line_follows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also without pytest-xdist: two threads were three times as slow as one on a busy machine with two cores."""
-    from pytest_llmeval.models.registry import parse_model_spec
-    from pytest_llmeval.plugin.models import load_configured
+    from pytest_llmeval.models.registry import load_model, parse_model_spec
+    from pytest_llmeval.plugin.models import model_settings
     from pytest_llmeval.plugin.settings import Settings
     from pytest_llmeval.types import LoglikelihoodRequest
 
     told: list[str] = []
     monkeypatch.setattr(Threads, "adapt", lambda self: told.append("adapt"))
     spec = parse_model_spec("demo")
-    model = load_configured(Settings(model_specs=(spec,)), spec, "cpu")
+    model = load_model(spec, model_settings(Settings(), "cpu"))
     assert not told
     model.loglikelihood([LoglikelihoodRequest("a", " b")])
     assert told == ["adapt"]

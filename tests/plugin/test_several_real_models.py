@@ -30,9 +30,9 @@ from pathlib import Path
 import pytest
 from pytest_llmeval.plugin import models as loading
 
-load = loading.load_configured
+load = loading.load_model
 
-def counted(settings, spec, device, *others):
+def counted(spec, settings):
     gc.collect()
     alive = 0
     if "transformers" in sys.modules:
@@ -40,9 +40,9 @@ def counted(settings, spec, device, *others):
         alive = sum(isinstance(one, PreTrainedModel) and hasattr(one, "lm_head") for one in gc.get_objects())
     with Path(__file__).with_name("loads.txt").open("a") as file:
         file.write(f"{spec.name} {alive}\\n")
-    return load(settings, spec, device, *others)
+    return load(spec, settings)
 
-loading.load_configured = counted
+loading.load_model = counted
 """
 
 
