@@ -1,7 +1,7 @@
 """Errors that a user can cause.
 
-``str(error)`` of each is the whole message: it says what is wrong, where, and what to do. Whoever catches one prints it
-without a traceback. Anything else that is raised is a defect of ours, or of the model under test.
+``str(error)`` of each is the whole message: it says what is wrong, where, and what to do. Code that catches one prints
+it without a traceback. Any other exception is a defect of ours, or of the model under test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OptionError(LLMEvalError):
 
 
 class SuiteError(LLMEvalError):
-    """A suite file, or the data that it names, cannot be used.
+    """A suite file, or data that it names, that cannot be used.
 
     ``str()`` is ``file:line: message``; the line is left out where none is known.
     """
@@ -49,13 +49,13 @@ class SuiteError(LLMEvalError):
 
 
 class ModelError(LLMEvalError):
-    """A model cannot be loaded, or does not do what the model Protocol promises."""
+    """A model that cannot be loaded, or that does not do what the model Protocol promises."""
 
 
 class ModelStoppedError(ModelError):
     """A model that answers nothing more in this session, such as a server that refuses the key: it is not asked again.
 
-    Where it is the session's only model, the session ends.
+    If it is the session's only model, the session ends.
     """
 
 
@@ -71,8 +71,8 @@ class ContextLengthError(RequestError):
     """A request with more tokens than the model's context holds.
 
     ``num_tokens`` is what the request needs (prompt and continuation, or prompt and new tokens); ``max_tokens`` is what
-    the model holds. Of an encoder-decoder model ``part`` says which side it is: the prompt is read by the encoder, the
-    continuation or new tokens by the decoder.
+    the model holds. For an encoder-decoder model, ``part`` says which side it is: the encoder reads the prompt, the
+    decoder the continuation or new tokens.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class ContextLengthError(RequestError):
 
 
 class ReportError(LLMEvalError):
-    """A report cannot be written or read."""
+    """A report that cannot be written or read."""
 
 
 class RefusedError(Exception):
-    """An error of a template that asks for more memory or time than it can need, or for what is surely a mistake."""
+    """A template that asks for more memory or time than it can need, or that is surely a mistake."""

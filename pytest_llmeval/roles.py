@@ -1,4 +1,4 @@
-"""Every role in which a scorer asks another model: one entry of a table for each.
+"""The roles in which a scorer asks another model: a table with one entry for each.
 
 Options, fixtures, header, report and kinds of models go by this table. It is imported by every pytest run that has the
 plugin installed, so it imports next to nothing.
@@ -67,7 +67,7 @@ _TABLE = (
 )
 
 ROLES: Mapping[Role, RoleDefinition] = {role.name: role for role in _TABLE}
-"""The roles by name, in the order in which they are told of."""
+"""The roles by name, in the order in which the header and reports list them."""
 
 MODEL_FIXTURES = ("llm_model", *(role.fixture for role in _TABLE))
 """The fixtures that give a model."""

@@ -28,7 +28,7 @@ __all__ = ["add_parsers"]
 _MODES = ("significant", "margin", "non-inferior")
 _COMPARISON_OPTIONS = ("max_drop", "gate_mode", "compare", "alpha")
 _MAX_SHOWN = 60
-"""Characters of the suites' names in a message."""
+"""The number of characters of suites' names that a message shows."""
 
 
 def add_parsers(commands: Any) -> None:
@@ -64,7 +64,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _tell_what_is_odd(options: argparse.Namespace, baseline: Report, report: Report) -> None:
-    """Say if there is a slip in the call that the results alone would not show."""
+    """Warn of a likely mistake in the call that the results alone would not show."""
     if options.baseline.resolve() == options.report.resolve():
         say("compare", f"{options.report} is compared with itself: nothing in it can have changed")
     before, now = ({suite.info.name: None for suite in one.suites} for one in (baseline, report))
@@ -124,7 +124,7 @@ class _OptionGroup(Protocol):
 
 
 def _add_option(group: _OptionGroup, name: str, *, pytests: str | None = None, **settings: Any) -> None:
-    """Add an option under its own name and, unmentioned, under pytest's, which can be copied from a CI job."""
+    """Add an option under its own name and, without help, under pytest's, which can be copied from a CI job."""
     group.add_argument(name, **settings)
     settings["dest"] = name.removeprefix("--").replace("-", "_")
     group.add_argument(pytests or f"--llm-{name.removeprefix('--')}", **{**settings, "help": argparse.SUPPRESS})
@@ -164,7 +164,7 @@ def _add_baseline_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options on what is tolerated, and on where the results go."""
+    """Add the options that say what is tolerated, and where the results go."""
     _add_option(
         parser,
         "--require",
@@ -190,7 +190,7 @@ def _used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
 
 
 def _gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:
-    """Return what all of these options were given; ``compares`` with a baseline."""
+    """Return the gates and settings that these options give; ``compares`` says that there is a baseline."""
     from pytest_llmeval.gates.options import BaselineSettings, GateOptions
 
     given: dict[str, Any] = {

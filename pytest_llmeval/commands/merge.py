@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval.commands.output import check_no_input, say
+from pytest_llmeval.commands.output import check_no_input, counted, say
 from pytest_llmeval.errors import ReportError
 
 __all__ = ["add_parsers"]
@@ -51,16 +51,12 @@ def _merge(options: argparse.Namespace) -> int:
     write_report(merged, options.output)
     for problem in merged.problems:
         say("merge", f"problem: {problem}")
-    suites = _counted(len(merged.suite_names), "suite")
-    samples = _counted(len(merged.records), "sample")
-    say("merge", f"{_counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
+    suites = counted(len(merged.suite_names), "suite")
+    samples = counted(len(merged.records), "sample")
+    say("merge", f"{counted(len(parts), 'report')}, {suites} and {samples}: {options.output}")
     if any(report.gates or (report.exit_code, merged.exit_code) == (1, 0) for _, report in reports):
         subject = "is about problems and unscored samples, not about the parts' gates: decide those"
         if not merged.exit_code:
             subject = "means no problem and no unscored sample; the parts' gates are not in it: decide them"
         say("merge", f"its exit code {merged.exit_code} {subject} on the whole with llmeval gate {options.output}")
     return 1 if merged.problems and not options.partial else 0
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

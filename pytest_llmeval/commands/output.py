@@ -1,4 +1,4 @@
-"""Writes the text of a command to standard output, or to a file that it makes."""
+"""The output of a command: to standard output, to standard error, or to a file that it makes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_llmeval.errors import LLMEvalError, ReportError
 from pytest_llmeval.text.escaping import json_without_commands, printable, without_commands
 
-__all__ = ["check_no_input", "say", "say_raw", "write_file", "write_new", "write_out"]
+__all__ = ["check_no_input", "counted", "say", "say_raw", "write_file", "write_new", "write_out"]
 
 
 def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
@@ -34,6 +34,11 @@ def write_out(text: str | Iterable[str], *, is_json: bool = False) -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # `llmeval presets | head`
             raise LLMEvalError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return ``1 reply``, or ``2,000 replies``."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def say(command: str, message: str) -> None:

@@ -22,7 +22,7 @@ __all__ = ["add_parsers"]
 
 _FORMATS = ("svg", "pdf", "png")
 _MAX_NAMED, _MAX_SUITES = 4, 20
-"""Figures, and suites, that a message names."""
+"""The numbers of figures, and of suites, that a message names."""
 _ALL_METRICS = "all"
 
 
@@ -135,7 +135,7 @@ def _planned(report: Report, options: argparse.Namespace, metrics: Sequence[str]
         found.append(planned)
         wanted.discard(planned.name)
         if options.figure and not wanted:
-            break  # the records may be needed for the others alone
+            break  # the records may be needed for the other figures only
     names = [planned.name for planned in found]
     if not found:
         what = "nothing of which a figure can be made" if options.kind is None else f"nothing for {', '.join(kinds)}"

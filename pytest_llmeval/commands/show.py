@@ -158,7 +158,7 @@ def _summary(report: Report, form: str) -> Iterator[str]:
 
 
 def _distribution(report: Report, form: str) -> Iterator[str]:
-    """Yield how values are spread over samples, which older reports do not say; the JSON has it anyway."""
+    """Yield how values are spread over samples; older reports do not say it, and the JSON has it anyway."""
     if form == "json":
         return
     if form == "markdown":

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.output import say, write_out
+from pytest_llmeval.commands.output import counted, say, write_out
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import Amount, parse_age, parse_size, size_text
@@ -114,7 +114,7 @@ def _show(folder: Path) -> int:
 def _shown(folder: Path, found: Survey) -> Iterator[str]:
     from pytest_llmeval.inference.store import rights_of_others
 
-    yield f"{folder}: {_counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
+    yield f"{folder}: {counted(len(found.entries), 'reply', 'replies')}, {_size(found)}"
     by_model: dict[str, list[StoreEntry]] = {}
     for entry in found.entries:
         by_model.setdefault(entry.name, []).append(entry)
@@ -127,20 +127,16 @@ def _shown(folder: Path, found: Survey) -> Iterator[str]:
         were = "was" if found.num_replaced == 1 else "were"
         yield f"{found.num_replaced:,} more {were} replaced by newer ones: llmeval store compact removes them"
     if found.num_damaged:
-        yield f"{_counted(found.num_damaged, 'damaged line')}: llmeval store verify names them, compact removes them"
+        yield f"{counted(found.num_damaged, 'damaged line')}: llmeval store verify names them, compact removes them"
     if found.num_torn:
-        yield f"{_counted(found.num_torn, 'file')} with an unfinished end, as a killed process leaves it"
+        yield f"{counted(found.num_torn, 'file')} with an unfinished end, as a killed process leaves it"
     if (rights := rights_of_others(folder)) is not None:
         yield rights
     yield "it holds prompts and replies, whatever --llm-report-prompts says"
 
 
 def _size(found: Survey) -> str:
-    return f"{size_text(sum(found.sizes.values()))} in {_counted(len(found.sizes), 'file')}"
-
-
-def _counted(number: int, one: str, several: str = "") -> str:
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
+    return f"{size_text(sum(found.sizes.values()))} in {counted(len(found.sizes), 'file')}"
 
 
 def _date(time: float) -> str:
@@ -154,9 +150,9 @@ def _verify(folder: Path) -> int:
     for damage in found:
         say("store", damage)
     whole = survey(folder)
-    torn = f", {_counted(whole.num_torn, 'unfinished end')}" if whole.num_torn else ""
-    damaged = f"{_counted(len(found), 'damaged line')}{torn}"
-    write_out(f"{folder}: {_counted(len(whole.entries), 'reply', 'replies')}, {damaged}\n")
+    torn = f", {counted(whole.num_torn, 'unfinished end')}" if whole.num_torn else ""
+    damaged = f"{counted(len(found), 'damaged line')}{torn}"
+    write_out(f"{folder}: {counted(len(whole.entries), 'reply', 'replies')}, {damaged}\n")
     return 1 if found else 0
 
 
@@ -165,15 +161,15 @@ def _clear(folder: Path, choose: Callable[[Survey], set[StoreEntry]]) -> int:
 
     done = clear(folder, choose)
     left = survey(folder)
-    removed = [f"{_counted(len(done.gone), 'reply', 'replies')} cleared"]
+    removed = [f"{counted(len(done.gone), 'reply', 'replies')} cleared"]
     if done.found.num_replaced > left.num_replaced:
         removed.append(f"{done.found.num_replaced - left.num_replaced:,} that were replaced by newer ones removed")
     if done.found.num_damaged > left.num_damaged:
-        removed.append(f"{_counted(done.found.num_damaged - left.num_damaged, 'damaged line')} removed")
+        removed.append(f"{counted(done.found.num_damaged - left.num_damaged, 'damaged line')} removed")
     text = f"{', '.join(removed)}, {len(left.entries):,} left; {_size(done.found)} -> {_size(left)}"
     write_out(f"{printable(str(folder))}: {text}\n")
     if done.num_grown:
-        say("store", f"{_counted(done.num_grown, 'file')} stayed, as a session is writing to it: run this again later")
+        say("store", f"{counted(done.num_grown, 'file')} stayed, as a session is writing to it: run this again later")
     return 0
 
 

@@ -117,10 +117,10 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
 
             check_reachable(settings.ray)
         for spec in settings.all_specs:
-            with _of_role(spec):
+            with _naming_role(spec):
                 check_model(spec, own)
         for spec in settings.all_specs:
-            with _of_role(spec), calling(spec.kind, "connect"), _asking(spec):
+            with _naming_role(spec), calling(spec.kind, "connect"), _asking(spec):
                 spec.kind.connect(spec, own)
 
 
@@ -138,7 +138,7 @@ def _check_ray(settings: Settings, own: ModelSettings) -> None:
 
 
 @contextlib.contextmanager
-def _of_role(spec: ModelSpec) -> Iterator[None]:
+def _naming_role(spec: ModelSpec) -> Iterator[None]:
     """Have the error of a judge or embedder say the role of the model."""
     try:
         yield

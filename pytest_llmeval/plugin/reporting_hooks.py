@@ -331,7 +331,7 @@ class Writing:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._of_phases: list[pytest.TestReport] | None = None
+        self._phase_reports: list[pytest.TestReport] | None = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -350,14 +350,14 @@ class Writing:
         """
         if any("teardown" in name for name, _ in report.sections):
             return
-        if self._of_phases is None:
+        if self._phase_reports is None:
             terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
             # The two settings by which pytest's terminal looks at these reports again.
             option, style = self._config.option, self._config.getini("console_output_style")
             keeps = terminal is None or option.durations is not None or style == "times"
-            self._of_phases = [] if keeps else getattr(terminal, "stats", {}).setdefault("", [])
-        if self._of_phases and self._of_phases[-1] is report:
-            self._of_phases.pop()
+            self._phase_reports = [] if keeps else getattr(terminal, "stats", {}).setdefault("", [])
+        if self._phase_reports and self._phase_reports[-1] is report:
+            self._phase_reports.pop()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

@@ -49,7 +49,7 @@ class TaskSuite(SuiteFile):
 
 
 class TaskGroup(PlainFailures):
-    """A group file. It is no ``pytest.File``: ``--lf`` would skip it, as its suites' tests have other node ids."""
+    """A group file. It is no ``pytest.File``: of these ``--lf`` skips all without a failed test of their own."""
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path) -> TaskGroup:
