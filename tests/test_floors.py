@@ -376,3 +376,5 @@ def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
     assert code == 0, "\n".join(output) + done.stderr
     assert f"{PACKAGE}.plugin" in modules
     assert not [name for name in HEAVY if name in modules]
+    own = {name.removeprefix(f"{PACKAGE}.plugin.") for name in modules if name.startswith(f"{PACKAGE}.plugin.")}
+    assert own == {"hookspecs", "options", "process", "reporting_hooks", "settings", "startup", "stash"}

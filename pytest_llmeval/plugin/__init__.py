@@ -239,11 +239,6 @@ def llm_model(request: pytest.FixtureRequest) -> Model:
     return load(request, settings.model_specs[0])
 
 
-def role_fixtures() -> dict[str, object]:
-    """Return the fixtures that give the models of each role, by name: ``llm_judge``, ``llm_embedder``."""
-    return {role.fixture: pytest.fixture(scope="session")(_fixture_of(role)) for role in ROLES.values()}
-
-
 def _fixture_of(role: RoleDefinition) -> Callable[[pytest.FixtureRequest], Model | tuple[Model, ...]]:
     def give(request: pytest.FixtureRequest) -> Model | tuple[Model, ...]:
         specs = request.config.stash[settings_key].specs_of(role.name)
@@ -263,4 +258,5 @@ def _fixture_of(role: RoleDefinition) -> Callable[[pytest.FixtureRequest], Model
     return give
 
 
-globals().update(role_fixtures())  # pytest finds fixtures among a plugin's names
+# pytest finds fixtures among a plugin's names: llm_judge, llm_embedder.
+globals().update({role.fixture: pytest.fixture(scope="session")(_fixture_of(role)) for role in ROLES.values()})

@@ -236,6 +236,7 @@ def test_a_gate_of_a_suite_that_did_not_run_fails(sums: pytest.Pytester, workers
         ("--llm-gate=sums: accuracy", "*--llm-gate: found *accuracy*, expected a metric, >=*"),
         ("--llm-gate=accuracy >= many", "*--llm-gate: *'many' is not a finite number*"),
         ("--llm-max-drop=accuracy=0.1", "*--llm-max-drop applies to a comparison only: give --llm-baseline*"),
+        ("--llm-alpha=0.05", "*--llm-alpha applies to a comparison only: give --llm-baseline*"),  # its default
         ("--llm-max-drop=accuracy=5", "*--llm-max-drop: *allows every drop*between 0 and 1; did you mean 0.05?"),
         ("--llm-baseline=nowhere.json", "*--llm-baseline: *nowhere.json*"),
         ("--llm-gate-mode=loose", "*--llm-gate-mode: expected significant, margin or non-inferior, found 'loose'*"),
