@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from pytest_llmeval.plugin import settings as options
 from pytest_llmeval.plugin import startup
 from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts, warn_once_in_session
 from pytest_llmeval.plugin.reporting_hooks import FINAL_HOOKS, FinalHooks
-from pytest_llmeval.plugin.settings import settings_key
+from pytest_llmeval.plugin.settings import add_options, settings_key
 from pytest_llmeval.plugin.stash import (
     NUM_DESELECTED,
     collected_suites_key,
@@ -43,7 +42,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    options.add_options(parser)
+    add_options(parser)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
