@@ -223,7 +223,7 @@ def _model_scope(fixture_name: str, config: pytest.Config) -> Literal["function"
 def llm_model(request: pytest.FixtureRequest) -> Model:
     """Return the model of ``--llm-model``, with ``loglikelihood`` and ``generate``; session-scoped.
 
-    A conftest.py can override this fixture and return any object of the Protocol. Where several models are given, a
+    A conftest.py can override this fixture and return any object of the Protocol. If several models are given, a
     test that takes it runs once on each, and it is function-scoped.
     """
     settings = request.config.stash[settings_key]

@@ -103,7 +103,7 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> None:
         return
     results: list[GateResult] = []
     try:
-        read_baseline(config, settings)  # that of the ini file, where no model was named
+        read_baseline(config, settings)  # the ini file's: without a model it was not read at the start
     except OptionError as error:
         results.append(GateResult(name="baseline", kind="baseline", origin="ini", outcome="failed", reason=str(error)))
     baseline = config.stash.get(baseline_key, None)

@@ -19,7 +19,7 @@ from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
 from pytest_llmeval.plugin.models import is_overridden
-from pytest_llmeval.plugin.process import is_first_process, warn_once_in_session
+from pytest_llmeval.plugin.process import is_first_process, is_worker, warn_once_in_session
 from pytest_llmeval.plugin.recording import payload_of
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import SampleLimit, Shard, settings_key, was_given
@@ -173,7 +173,7 @@ def check_overrides(session: pytest.Session) -> None:
     if not names or not was_given(config, "set") or getattr(config.option, "lf", False):
         for message in messages:
             warn_once_in_session(config, pytest.PytestWarning(f"{message}; it changed nothing"))
-    elif not hasattr(config, "workerinput"):
+    elif not is_worker(config):
         raise pytest.UsageError("; ".join(messages))
     else:
         report_usage_errors(session, ["; ".join(messages)])
@@ -268,7 +268,7 @@ def plan(session: pytest.Session) -> None:
     for audited, spares in _audited(items):
         batcher.audit(audited, spares)
     config.pluginmanager.register(AnsweredAhead(session, batcher), "llmeval-hand-over")
-    if hasattr(config, "workerinput"):
+    if is_worker(config):
         queue = FollowQueue(batcher, session)
         config.pluginmanager.register(queue, "llmeval-queue")
         batcher.upcoming = queue.upcoming
