@@ -352,9 +352,7 @@ class Writing:
             return
         if self._phase_reports is None:
             terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-            # The two settings by which pytest's terminal looks at these reports again.
-            option, style = self._config.option, self._config.getini("console_output_style")
-            keeps = terminal is None or option.durations is not None or style == "times"
+            keeps = terminal is None or _reads_phases(self._config)
             self._phase_reports = [] if keeps else getattr(terminal, "stats", {}).setdefault("", [])
         if self._phase_reports and self._phase_reports[-1] is report:
             self._phase_reports.pop()
@@ -385,6 +383,11 @@ class Writing:
             _tell_github(self._config, terminal, gathered.report)
         if not is_off:
             _write_paths(terminal, gathered)
+
+
+def _reads_phases(config: pytest.Config) -> bool:
+    """Tell whether pytest's terminal looks at all reports of set-ups and tear-downs again at the end."""
+    return config.option.durations is not None or config.getini("console_output_style") == "times"
 
 
 def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:

@@ -124,7 +124,9 @@ def test_a_hand_written_test_without_an_embedder_is_skipped(project: pytest.Pyte
 def test_each_role_has_an_option_and_a_fixture(project: pytest.Pytester) -> None:
     shown = project.runpytest(*ALONE, "--fixtures").stdout.str()
     for name, role in ROLES.items():
-        assert re.search(rf"llm_{name} \[session scope\] -- \S*fixtures.py:\d+\n *The model of ``--llm-{name}``", shown)
+        assert re.search(
+            rf"llm_{name} \[session scope\] -- \S*plugin/__init__.py:\d+\n *The model of ``--llm-{name}``", shown
+        )
         assert f"which {role.task}" in shown
     text = " ".join(project.runpytest(*ALONE, "--help").stdout.str().split())
     assert all(f"--llm-{name}: {role.help}" in text for name, role in ROLES.items())

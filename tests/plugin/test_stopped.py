@@ -180,14 +180,14 @@ def test_ctrl_c_while_what_waits_is_scored(llm_pytester: pytest.Pytester) -> Non
             if item.name == "s2":
                 raise KeyboardInterrupt
 
-        waiting = SampleItem.record_waiting
+        waiting = SampleItem.record_answered
 
-        def record_waiting(item, *others):
+        def record_answered(item, *others):
             if item.name == "s9":
                 raise KeyboardInterrupt
             return waiting(item, *others)
 
-        SampleItem.record_waiting = record_waiting
+        SampleItem.record_answered = record_answered
         """
     )
     result = run(llm_pytester, "Waits", *NO_XDIST)
