@@ -23,7 +23,7 @@ from pytest_llmeval.data.rows import Row, rows_of_batch
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.text.wording import expected_one_of, quoted
 
-__all__ = ["HubDataset", "HubError", "load_split", "read_hub", "table_of"]
+__all__ = ["HubDataset", "load_split", "read_hub", "table_of"]
 
 HubError: TypeAlias = Callable[[str, str], SuiteError]
 """Makes the error of a message and the key that it is about: ``hub``, ``config``, ``split``, ``revision``."""

@@ -22,17 +22,7 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = [
-    "FORMATS",
-    "Binary",
-    "NoColumnError",
-    "Row",
-    "column_value",
-    "format_of",
-    "read_parquet",
-    "read_rows",
-    "rows_of_batch",
-]
+__all__ = ["FORMATS", "Binary", "NoColumnError", "Row", "column_value", "format_of", "read_rows", "rows_of_batch"]
 
 _BATCH_ROWS = 64
 """The rows of a batch: few, as a batch is in memory as a whole, and a value that is in the file once can be that of

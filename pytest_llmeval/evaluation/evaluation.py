@@ -52,14 +52,12 @@ from pytest_llmeval.types import (
 )
 
 __all__ = [
-    "MOST_DOCUMENTS",
     "Evaluation",
     "QuestionMemory",
     "asked_sample",
     "deciding_reply",
     "first_request",
     "inability",
-    "kept_of_replies",
     "method_of",
     "whole_suite",
 ]
@@ -260,7 +258,7 @@ class Evaluation:
         if self.suite.spec.human is not None:
             score = with_people(score, question.sample, self.rated, responses)
         score = with_numbers(score, self.suite.spec.not_measurable)
-        kept = kept_of_replies(responses)
+        kept = _kept_of_replies(responses)
         return replace(score, details={**score.details, **kept}) if kept else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
@@ -432,7 +430,7 @@ MOST_DOCUMENTS = 1000
 """The most documents of a ranking that a record keeps: as many as runs of TREC have."""
 
 
-def kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
+def _kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     """Return the details of a record that no other field has: several replies, and what came with each reply."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     if not replies:

@@ -52,7 +52,7 @@ from pytest_llmeval.types import (
     Score,
 )
 
-__all__ = ["Batcher", "InFlight", "Models", "PlannedSample", "are_same"]
+__all__ = ["Batcher", "Models", "PlannedSample", "are_same"]
 
 _PORTIONS = 64
 """Samples are put in flight when a part of the places, one in so many, is free: to look for the next one takes time."""

@@ -47,7 +47,6 @@ __all__ = [
     "ask",
     "ask_for_raw",
     "ask_samples",
-    "by_kind",
     "checked",
     "kind_named",
     "kind_of",
@@ -90,7 +89,7 @@ def kind_named(method: str) -> RequestKind:
     raise KeyError(method)
 
 
-def by_kind(requests: Sequence[Request]) -> Iterator[tuple[RequestKind, list[int]]]:
+def _by_kind(requests: Sequence[Request]) -> Iterator[tuple[RequestKind, list[int]]]:
     """Return the kinds of the requests in the order of the table, each with the places of its requests. Raises what
     ``kind_of`` does.
     """
@@ -310,7 +309,7 @@ def ask_for_raw(
     """Return what ``ask`` does, with the reasoning still in the texts."""
     __tracebackhide__ = True
     answers: dict[int, Response | Failed] = {}
-    for kind, places in by_kind(requests):
+    for kind, places in _by_kind(requests):
 
         def tell(found: Mapping[int, object], kind: RequestKind = kind, places: Sequence[int] = places) -> None:
             answered: dict[int, Response | Failed | None] = {}

@@ -33,7 +33,6 @@ from pytest_llmeval.inference.stored_lines import Head, Line, Reply, StoredReque
 from pytest_llmeval.types import StoreFlaws
 
 __all__ = [
-    "Cleared",
     "Store",
     "StoreEntry",
     "Survey",

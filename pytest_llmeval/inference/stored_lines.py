@@ -21,16 +21,7 @@ from pytest_llmeval.inference.dispatch import kind_named, kind_of
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import JSON, EngineUse, GenerateRequest, Message, ModelIdentity, Request, Response, as_builtin
 
-__all__ = [
-    "AUDIT",
-    "Head",
-    "Line",
-    "StoredRequest",
-    "decode_line",
-    "encode_line",
-    "fingerprint_of",
-    "read_head",
-]
+__all__ = ["AUDIT", "Head", "Line", "StoredRequest", "decode_line", "encode_line", "fingerprint_of", "read_head"]
 
 AUDIT = "audit"
 """The kind of a request that asks how log-likelihoods are computed: its answer is an ``EngineUse``."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, Validati
 from pytest_llmeval.data.spec import name_and_settings, with_kind
 from pytest_llmeval.scoring.base import ScorerSettings
 
-__all__ = ["ONE_SCORER", "SCORERS", "OneScoreSettings", "ScoreSettings", "ScorerRegistry"]
+__all__ = ["ONE_SCORER", "SCORERS", "OneScoreSettings", "ScoreSettings"]
 
 
 class ScorerRegistry(Mapping[str, type[ScorerSettings]]):

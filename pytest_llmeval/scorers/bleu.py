@@ -18,7 +18,7 @@ from pytest_llmeval.scoring.metrics.corpus_formulas import (
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Sample
 
-__all__ = ["BleuScorer", "BleuSettings", "Smoothing"]
+__all__ = ["BleuScorer", "BleuSettings"]
 
 Smoothing: TypeAlias = Literal["exp", "floor", "add-k", "none"]
 

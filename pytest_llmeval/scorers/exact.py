@@ -22,7 +22,7 @@ from pytest_llmeval.text.wording import describe, nearest, quoted
 from pytest_llmeval.types import Response, Sample, Score
 
 __all__ = [
-    *("ExactScorer", "ExactSettings", "Normalization", "NormalizationStep", "Normalizations", "NormalizingScorer"),
+    *("ExactScorer", "ExactSettings", "Normalization", "Normalizations", "NormalizingScorer"),
     *("Remove", "checked_steps", "normalized", "shown_steps"),
 ]
 

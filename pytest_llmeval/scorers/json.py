@@ -25,17 +25,7 @@ from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.text.wording import Keys, describe, dotted
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
-__all__ = [
-    "JsonScorer",
-    "JsonSettings",
-    "NotJSONError",
-    "SchemaError",
-    "canonical_json",
-    "parse_json",
-    "same_json",
-    "schema_problem",
-    "schema_violation",
-]
+__all__ = ["JsonScorer", "JsonSettings", "NotJSONError", "parse_json", "same_json"]
 
 
 def _schema(value: object) -> object:
@@ -138,7 +128,7 @@ class JsonScorer(SettingsScorer[JsonSettings]):
         schema = settings.schema_
         if isinstance(schema, str):
             raise SettingsError(f"found the file {quote(schema)}, expected its content", ("json", "schema"))
-        problem = None if schema is None else schema_problem(schema)
+        problem = None if schema is None else _schema_problem(schema)
         if problem is not None:
             raise SettingsError(problem[0], ("json", "schema", *problem[1]))
         return cls(settings)
@@ -174,11 +164,11 @@ class JsonScorer(SettingsScorer[JsonSettings]):
             return Score(status="unscored", reason=f"score.json.schema: {error}")
         details = None if problem is None else {"problem": problem}
         answer = json.dumps(value, ensure_ascii=False)
-        return right_or_wrong(problem is None, answer, vote=canonical_json(value), details=details)
+        return right_or_wrong(problem is None, answer, vote=_canonical_json(value), details=details)
 
     def _problem(self, value: JSON, references: Sequence[str]) -> str | None:
         schema: Any = self.settings.schema_
-        violation = None if schema is None else schema_violation(schema, value)
+        violation = None if schema is None else _schema_violation(schema, value)
         if violation is not None:
             return violation
         if references and not any(same_json(value, parse_json(reference)) for reference in references):
@@ -222,7 +212,7 @@ class SchemaError(Exception):
     """A schema with which a value cannot be compared: that is no violation of the value's."""
 
 
-def schema_problem(schema: Any) -> tuple[str, Keys] | None:
+def _schema_problem(schema: Any) -> tuple[str, Keys] | None:
     """Return why this schema cannot be used, and where in it; None where it can."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError as NoSchemaError
@@ -247,7 +237,7 @@ def schema_problem(schema: Any) -> tuple[str, Keys] | None:
             return str(error), keys
     for value in _TRIED:
         try:
-            schema_violation(schema, value)
+            _schema_violation(schema, value)
         except SchemaError as error:
             return str(error), ()
     return None
@@ -271,7 +261,7 @@ def _leads_to_a_schema(reference: str, root: Any) -> bool:
     return isinstance(found.contents, dict | bool)
 
 
-def schema_violation(schema: Any, value: JSON) -> str | None:
+def _schema_violation(schema: Any, value: JSON) -> str | None:
     """Return the first thing in which a value is not of a schema; None where it is of it.
 
     Raise ``SchemaError`` where the schema says nothing of it: a pattern that takes longer than a second, or all of it
@@ -409,10 +399,10 @@ def _names_in(value: JSON) -> list[str]:
 
 def _are_unique(items: list[Any]) -> bool:
     """Return whether no two entries are the same JSON: 1 is 1.0 and not true."""
-    return len({canonical_json(item) for item in items}) == len(items)
+    return len({_canonical_json(item) for item in items}) == len(items)
 
 
-def canonical_json(value: JSON) -> str:
+def _canonical_json(value: JSON) -> str:
     """Return one text for what is the same JSON: 1 is 1.0 and not true; the order of a mapping's keys means nothing."""
     return json.dumps(_canonical(value), sort_keys=True)
 

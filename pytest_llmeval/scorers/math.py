@@ -31,17 +31,7 @@ from pytest_llmeval.scoring.references import quote, several_or_one, target_text
 from pytest_llmeval.scoring.responses import reply, right_or_wrong, said_to_be_cut
 from pytest_llmeval.types import JSON, Response, Sample, Score
 
-__all__ = [
-    "Comparison",
-    "MathCompare",
-    "MathProcess",
-    "MathScorer",
-    "MathSettings",
-    "MathVerdict",
-    "same_time",
-    "same_words",
-    "shared_process",
-]
+__all__ = ["Comparison", "MathProcess", "MathScorer", "MathSettings", "MathVerdict", "same_time", "shared_process"]
 
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname)\s*\{([^{}]*)\}")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{2,}|[AaPp]\.?\s?[Mm]\b)")
@@ -49,7 +39,7 @@ _TIME = re.compile(r"(?:at)?(\d{1,2})(?::(\d{2}))?(?:([ap])\.?m\.?)?")
 _SPACES = re.compile(r"\\(?:left|right|q?quad)(?![A-Za-z])|\\[!,;: ]|[\s~$]")
 
 
-def same_words(one: str, other: str) -> bool:
+def _same_words(one: str, other: str) -> bool:
     r"""Return whether two answers, one of them words, are one text but for ``\text``, spaces, case and a full stop.
 
     Words are what holds a word of letters, in ``\text`` or without: ``4:30 \text{ p.m.}``, ``Monday.``
@@ -315,7 +305,7 @@ class MathScorer(SettingsScorer[MathSettings]):
         units = [split_unit(undressed(text))[1] for text in (reference, answer)]
         if all(units) and not any(unit in units[1] for unit in units[0]):
             return MathVerdict(False, note="their units differ")
-        is_same = same_words(reference, answer) or same_text(for_math_verify(reference), for_math_verify(answer))
+        is_same = _same_words(reference, answer) or same_text(for_math_verify(reference), for_math_verify(answer))
         return MathVerdict(True) if is_same else None
 
     def _value_verdict(self, reference: str, answer: Answer) -> MathVerdict:

@@ -28,7 +28,7 @@ from pytest_llmeval.text.documents import Documents, found_documents, written_va
 from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
-__all__ = ["QrelsFile", "RetrievalScorer", "RetrievalSettings"]
+__all__ = ["RetrievalScorer", "RetrievalSettings"]
 
 _WITH_CUTOFF = ("ndcg", "ndcg_exp", "recall", "precision", "f1", "hit_rate", "judged")
 _WITH_OPTIONAL_CUTOFF = ("ap", "rr")

@@ -23,7 +23,7 @@ from pytest_llmeval.types import Sample
 if TYPE_CHECKING:
     from rouge_score.rouge_scorer import RougeScorer as Rouge
 
-__all__ = ["RougeScorer", "RougeSettings", "RougeType"]
+__all__ = ["RougeScorer", "RougeSettings"]
 
 RougeType: TypeAlias = Literal["1", "2", "3", "4", "5", "6", "7", "8", "9", "L", "Lsum", "S", "S1", "S2", "S3", "S4"]
 

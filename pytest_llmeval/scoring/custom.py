@@ -43,12 +43,10 @@ __all__ = [
     "CustomScorer",
     "CustomSettings",
     "ReplyJudge",
-    "check_better",
     "described",
     "judges_of",
     "make_custom_scorer",
     "one_line",
-    "protocol_problem",
 ]
 
 _T = TypeVar("_T")
@@ -220,7 +218,7 @@ def _with_keys(found: Any) -> tuple[str, Keys] | None:
     return text, tuple(keys)
 
 
-def protocol_problem(scorer: object) -> str | None:
+def _protocol_problem(scorer: object) -> str | None:
     """Say in a few words what a scorer lacks of the methods of ``Scorer``."""
     missing = [part for part in _PROTOCOL if not hasattr(scorer, part)]
     if missing:
@@ -252,7 +250,7 @@ def judges_of(name: str, owner: object) -> list[str]:
     return [found]
 
 
-def check_better(name: str, scorer: object) -> None:
+def _check_better(name: str, scorer: object) -> None:
     """Raise ``ValueError`` for an attribute ``better`` that does not say higher or lower of each metric."""
     found = getattr(scorer, "better", {})
     if not isinstance(found, Mapping) or not all(way in get_args(Better) for way in found.values()):
@@ -442,16 +440,16 @@ def make_custom_scorer(settings: CustomSettings, scorers: Mapping[str, Callable[
         if parameter.default is parameter.empty and key not in given:
             raise SettingsError(f"the setting {quote(key)} is missing", (name,))
     if not is_scorer:
-        check_better(name, registered)
+        _check_better(name, registered)
         return CustomScorer(name, registered, dict(given))
     try:
         scorer = registered(**given)
-        problem = protocol_problem(scorer)
+        problem = _protocol_problem(scorer)
     except Exception as error:
         raise ValueError(f"score.{name}: {described(error)}") from None
     if problem is not None:
         raise ValueError(f"score.{name}: the class {registered.__name__} {problem}")
-    check_better(name, scorer)
+    _check_better(name, scorer)
     return CheckedScorer(name, scorer)
 
 

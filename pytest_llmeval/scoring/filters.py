@@ -27,17 +27,12 @@ from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 
 __all__ = [
     "FILTERS",
-    "AfterFilter",
-    "BeforeFilter",
-    "ChoiceRegexFilter",
-    "DropReasoningFilter",
     "Filter",
     "FilterChain",
     "FilterError",
     "FilterSettings",
     "Filters",
     "MapFilter",
-    "PlainFilter",
     "RegexFilter",
     "filters_json_schema",
     "make_filters",

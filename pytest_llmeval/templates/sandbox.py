@@ -25,7 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pytest_llmeval.errors import RefusedError
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 
-__all__ = ["MAX_OUTPUT", "TEXT_FILTERS", "VALUE_FILTERS", "Sandbox", "too_much_text"]
+__all__ = ["MAX_OUTPUT", "VALUE_FILTERS", "Sandbox", "too_much_text"]
 
 _MAX_REGEX_SECONDS = 1.0
 

@@ -18,7 +18,7 @@ from pytest_llmeval.templates.sandbox import MAX_OUTPUT, VALUE_FILTERS, Sandbox,
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import JSON, Message
 
-__all__ = ["ExampleMemo", "RenderedExample", "TemplateError", "Templates", "is_template"]
+__all__ = ["RenderedExample", "TemplateError", "Templates", "is_template"]
 
 _T = TypeVar("_T")
 _RESULT = "value_of_the_expression"

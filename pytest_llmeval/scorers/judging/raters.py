@@ -22,7 +22,7 @@ from pytest_llmeval.scoring.responses import status_of_credit
 from pytest_llmeval.scoring.statistics.intervals import mean
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 
-__all__ = ["human_value", "is_of_this_reply", "panel", "panel_metrics", "people_metrics", "with_people"]
+__all__ = ["human_value", "panel", "panel_metrics", "people_metrics", "with_people"]
 
 _BY_MAJORITY = ("accuracy", "win_rate", "first_order", "second_order")
 """Numbers that stand for labels: what most judges say, and a half where no label has more than half of them."""
@@ -178,7 +178,7 @@ def _expected(rated: str, low: float, high: float) -> str:
     return "a number"
 
 
-def is_of_this_reply(sample: Sample, responses: Sequence[Response]) -> bool:
+def _is_of_this_reply(sample: Sample, responses: Sequence[Response]) -> bool:
     """Tell whether people rated the reply that was given: not where the data hold another, which they rated."""
     replies = [response.text for response in responses if isinstance(response, GenerateResponse)]
     return not isinstance(sample.response, str) or replies in ([], [sample.response])
@@ -195,7 +195,7 @@ def with_people(score: Score, sample: Sample, rated: str, responses: Sequence[Re
         return replace(score, not_measurable={**score.not_measurable, **reasons})
     values, details = {**score.values, JUDGE: judge}, dict(score.details)
     people = human_value(sample, rated)
-    if people is not None and not is_of_this_reply(sample, responses):
+    if people is not None and not _is_of_this_reply(sample, responses):
         people, details["human"] = None, "people rated another reply"
     if people is not None:
         details["human"] = people

@@ -19,7 +19,7 @@ from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON, Ask, GenerateRequest, GenerateResponse, Response, Score
 
-__all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict", "yes_or_no"]
+__all__ = ["NUM_TRIES", "AskingVerdict", "Verdict", "json_object", "no_verdict", "verdict"]
 
 T = TypeVar("T")
 NUM_TRIES = 3
@@ -83,7 +83,7 @@ def verdict(
             break
         replies.append(response)
         try:
-            value = read(json_object(response.text) if is_json else yes_or_no(response.text))
+            value = read(json_object(response.text) if is_json else _yes_or_no(response.text))
             if is_json and _is_shown(response.text, request):
                 raise ValueError("the verdict stands word for word in what the judge was shown")
             return Verdict(value=value, problem=None, replies=tuple(replies))
@@ -128,7 +128,7 @@ def _is_shown(text: str, request: GenerateRequest) -> bool:
     return any(said in "".join(turn.split()) for turn in turns)
 
 
-def yes_or_no(text: str) -> dict[str, JSON]:
+def _yes_or_no(text: str) -> dict[str, JSON]:
     """Return ``{"yes": true}`` or false for a reply that is one of the two words, however it is written and marked.
 
     ``ValueError`` for anything else: nothing is looked for in prose.

@@ -21,12 +21,8 @@ from pytest_llmeval.scorers.reading.numerals import first_number, leading_number
 from pytest_llmeval.scorers.reading.wordings import denied_before
 
 __all__ = [
-    "GAP",
-    "MONTHS",
     "NO_DECIMALS",
     "WRAPPER",
-    "Quantity",
-    "Unit",
     "are_equal",
     "in_one_base",
     "is_multiple",

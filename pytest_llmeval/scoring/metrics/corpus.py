@@ -38,7 +38,6 @@ from pytest_llmeval.scoring.statistics.intervals import (
 __all__ = [
     "CORPUS",
     "POOLED",
-    "PooledFormula",
     "bootstrapped_pooled",
     "corpus_difference",
     "corpus_formula",

@@ -14,16 +14,7 @@ from pytest_llmeval.scoring.metrics.corpus_formulas import Ingredients
 from pytest_llmeval.scoring.metrics.definitions import split_name
 from pytest_llmeval.types import ScoreLike, Status
 
-__all__ = [
-    "COUNTED",
-    "Places",
-    "ScoreColumns",
-    "contradiction",
-    "ingredients",
-    "ingredients_by_score",
-    "made_of",
-    "value_of",
-]
+__all__ = ["COUNTED", "Places", "ScoreColumns", "contradiction", "ingredients", "made_of", "value_of"]
 
 
 def made_of(name: str) -> tuple[str, ...]:
@@ -45,10 +36,10 @@ def ingredients(scores: Iterable[ScoreLike], name: str) -> list[Ingredients]:
     A prefix of the metric's name (``flexible.word_perplexity``) is one of its ingredients' names too, and not of what
     is returned. Empty for a metric that is made of nothing.
     """
-    return [found for found in ingredients_by_score(scores, name) if found is not None]
+    return [found for found in _ingredients_by_score(scores, name) if found is not None]
 
 
-def ingredients_by_score(scores: Iterable[ScoreLike], name: str) -> list[Ingredients | None]:
+def _ingredients_by_score(scores: Iterable[ScoreLike], name: str) -> list[Ingredients | None]:
     """Return ``ingredients`` of each of the scores, None for one that does not hold all of it."""
     (prefix, _), needs = split_name(name), made_of(name)
     if not needs:
@@ -152,7 +143,7 @@ class ScoreColumns:
     ) -> tuple[list[Ingredients], list[int] | None]:
         """Return what the metric ``name`` is made of, as ``sample_values.ingredients`` gives it."""
         if name not in self._ingredients:
-            entries = ingredients_by_score(self.scores, name)
+            entries = _ingredients_by_score(self.scores, name)
             self._ingredients[name] = _column(entries)
         return _taken(self._ingredients[name], places, clusters)
 

@@ -23,7 +23,6 @@ from pytest_llmeval.scoring.statistics.intervals import CONFIDENCE, Estimated, m
 
 __all__ = [
     "MIN_CLUSTERS",
-    "OddOnes",
     "are_too_few",
     "bootstrapped_mean",
     "bootstrapped_ratio",
@@ -33,7 +32,6 @@ __all__ = [
     "estimate_in_clusters",
     "estimate_mean",
     "flips_interval",
-    "further_out",
     "is_rare",
     "mean_interval",
     "odd_ones",
@@ -192,7 +190,7 @@ def proportion_interval(
     widest = intervals.wilson_limits(observed, min(worth, found.num_effective), quantile)
     if is_rare(min(observed, 1 - observed), found):
         return widest
-    return further_out(usual, found.interval(confidence), widest)
+    return _further_out(usual, found.interval(confidence), widest)
 
 
 def is_rare(share: float, found: Estimated) -> bool:
@@ -203,7 +201,7 @@ def is_rare(share: float, found: Estimated) -> bool:
     return share * found.num_effective < _RARE
 
 
-def further_out(
+def _further_out(
     usual: tuple[float, float], skewed: tuple[float, float], widest: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the usual interval, each end moved out to the skewed one's, but no further than the widest's."""
@@ -320,7 +318,7 @@ def flips_interval(
     )
     if is_rare((gained + lost) / n, found):
         return widest
-    return further_out(usual, found.interval(confidence), widest)
+    return _further_out(usual, found.interval(confidence), widest)
 
 
 def _upper_limit(gained: float, lost: float, n: float, z: float) -> float:

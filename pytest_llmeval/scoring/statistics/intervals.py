@@ -28,7 +28,6 @@ __all__ = [
     "Estimated",
     "bootstrap_of_counts",
     "bootstrap_of_sums",
-    "check_finite",
     "estimate_ratio",
     "estimate_sum",
     "interval_of_common",
@@ -79,10 +78,10 @@ def mean(values: Sequence[float]) -> float:
     try:
         total = math.fsum(values)
     except (OverflowError, ValueError):
-        check_finite(values)
+        _check_finite(values)
         raise
     if not math.isfinite(total):  # so that one of the values is not, and each need not be looked at
-        check_finite(values)
+        _check_finite(values)
     return total / len(values)
 
 
@@ -231,8 +230,8 @@ def estimate_ratio(numerators: Sequence[float], denominators: Sequence[float], *
     ``ValueError`` for fewer than two pairs, for a value that is not finite, and for w that do not sum to more than 0;
     ``OverflowError`` where squares are too large for a float.
     """
-    check_finite(numerators)
-    check_finite(denominators)
+    _check_finite(numerators)
+    _check_finite(denominators)
     total, n = math.fsum(denominators), len(denominators)
     if total <= 0:
         raise ValueError(f"a ratio needs denominators that sum to more than 0, found {total}")
@@ -390,7 +389,7 @@ def _check_confidence(confidence: float) -> None:
         raise ValueError(f"a confidence level lies between 0 and 1, found {confidence}")
 
 
-def check_finite(values: Sequence[float]) -> None:
+def _check_finite(values: Sequence[float]) -> None:
     """Raise ``ValueError`` for a value that is not finite: nothing is averaged over it."""
     for value in filterfalse(math.isfinite, values):
         raise ValueError(f"found {value} among the values: nothing is averaged over it")

@@ -39,7 +39,6 @@ __all__ = [
     "run_family",
     "smallest_drop_of_mcnemar",
     "smallest_drop_of_mean",
-    "swapped_values",
 ]
 
 _SEED = 0
@@ -110,7 +109,7 @@ def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
     return NullDistribution(_drawn(sizes, min_draws), None, min_draws, tolerance)
 
 
-def swapped_values(
+def _swapped_values(
     first: Numbers, second: Numbers, statistic: Callable[[Numbers, Numbers], Numbers], min_draws: int
 ) -> NullDistribution:
     """Return ``statistic`` of two rows of sums, where each unit's rows are exchanged by chance between the two sides.
@@ -317,7 +316,7 @@ class PairedSums:
         observed = self._gain(first, second)
         if observed is None:
             raise ValueError("a metric without a value is not tested")
-        return _tested(swapped_values(first, second, self._gains, min_draws), observed, self.margin)
+        return _tested(_swapped_values(first, second, self._gains, min_draws), observed, self.margin)
 
     def _units(self, rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
         import numpy as np

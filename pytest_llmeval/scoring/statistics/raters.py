@@ -39,17 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "JudgeCounts",
-    "Label",
-    "PredictionPowered",
-    "check_labels",
-    "judge_counts",
-    "krippendorff_alpha",
-    "ppi_mean",
-    "rogan_gladen",
-    "weighted_kappa",
-]
+__all__ = ["JudgeCounts", "judge_counts", "krippendorff_alpha", "ppi_mean", "rogan_gladen", "weighted_kappa"]
 
 Label: TypeAlias = str | int
 """A category; True and False are 1 and 0."""
@@ -133,7 +123,7 @@ def krippendorff_alpha(
     return Estimate(value=alpha, n=n, stderr=found.stderr, ci_low=low, ci_high=high)
 
 
-def check_labels(labels: Sequence[Label | float]) -> None:
+def _check_labels(labels: Sequence[Label | float]) -> None:
     """Raise ``ValueError`` for a rating that is missing or not finite."""
     for label in labels:
         if label is None or (isinstance(label, float) and not math.isfinite(label)):
@@ -143,8 +133,8 @@ def check_labels(labels: Sequence[Label | float]) -> None:
 def _check_pairs(human: Sequence[Label | float], judge: Sequence[Label | float]) -> None:
     if len(human) != len(judge):
         raise ValueError(f"people rated {len(human)} samples and the judge {len(judge)}: the same are needed")
-    check_labels(human)
-    check_labels(judge)
+    _check_labels(human)
+    _check_labels(judge)
 
 
 def _one_rating(n: int) -> str:
@@ -241,7 +231,7 @@ def _panel(ratings: Sequence[Sequence[float | None]]) -> _Panel | None:
 
     given = [[rating for rating in row if rating is not None] for row in ratings]
     for row in given:
-        check_labels(row)
+        _check_labels(row)
     rated = [row for row in given if len(row) > 1]
     if not rated:
         return None
@@ -292,8 +282,8 @@ def judge_counts(human: Sequence[Label], judge: Sequence[Label], positive: Label
     """
     if len(human) != len(judge):
         raise ValueError(f"people rated {len(human)} samples and the judge {len(judge)}: the same are needed")
-    check_labels(human)
-    check_labels(judge)
+    _check_labels(human)
+    _check_labels(judge)
     positives = [own for people, own in zip(human, judge, strict=True) if people == positive]
     negatives = [own for people, own in zip(human, judge, strict=True) if people != positive]
     return JudgeCounts(
@@ -396,7 +386,7 @@ def ppi_mean(
     if len(human) != len(judge):
         raise ValueError(f"people rated {len(human)} samples and the judge {len(judge)}: the same are needed")
     for scores in (human, judge, judge_only):
-        check_labels(scores)
+        _check_labels(scores)
         for score in scores:
             if abs(score) > _LARGEST:
                 raise ValueError(f"found {score} among the scores: its square is too large")
