@@ -216,9 +216,7 @@ def _cached_files(dataset: HubDataset) -> Path | None:
 
 
 def _decoder(kind: Any) -> Callable[[Any], Any] | None:
-    """Return what makes of a value of the feature ``kind`` the JSON values that are stored in it as text; None:
-    nothing.
-    """
+    """Return a function that makes JSON values of what the feature ``kind`` stores as text; None if it stores none."""
     import json
 
     name = type(kind).__name__

@@ -338,7 +338,7 @@ class Evaluation:
             raise self.suite.error(str(error), sample) from None
 
     def _others_apart(self, sample: Sample) -> Sample:
-        """Return the sample with the replies that are compared with the model's, without their reasoning as that is."""
+        """Return the sample with the replies that the model's is compared with, all without their reasoning."""
         tags, earlier = self.suite.spec.generate.tags, sample.earlier
         if earlier is not None and earlier.text is not None and holds_tags(earlier.text, tags):
             sample = replace(sample, earlier=replace(earlier, text=split_reasoning(earlier.text, tags).text))

@@ -654,8 +654,8 @@ def _all_or_raise(answers: Sequence[Response | Failed]) -> list[Response]:
 
 
 def _reasoning_apart(asked: Ask) -> Ask:
-    """Return the same requests; a reply of a request without tags of its own is told apart from reasoning by the usual
-    tags: a verdict stands behind it.
+    """Return the same requests, with the usual tags for those that have none of their own: a verdict stands behind a
+    judge's reasoning.
     """
     requests, unusable = (
         tuple(

@@ -1,7 +1,7 @@
 """Decides which samples are asked for together, in chunks, which chunk a worker of pytest-xdist takes next, and which
 samples are scored by the slow path too, before the fast one is trusted with their suite.
 
-Pure. The plan is a function of node ids, number of workers and chunk size alone, so that the controller of
+The plan is a pure function of node ids, number of workers and chunk size, so that the controller of
 pytest-xdist and its workers, who exchange no more than node ids, each make the same one.
 """
 

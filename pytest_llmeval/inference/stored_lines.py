@@ -96,7 +96,7 @@ _UNSAID: Mapping[str, tuple[object, ...]] = {
     "top_k": (0,),
     "repetition_penalty": (1,),
 }
-"""Values that say nothing, of fields which came later: with these a request has the key that it had before."""
+"""Values of later fields that change nothing: a request with these has the key that it had before."""
 
 
 def _request_to_json(request: Request) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class Scorer(ABC):
         return PreparedSample(sample=sample, references=texts, target=several_or_one(texts))
 
     def variables(self, presented: PreparedSample) -> Mapping[str, object]:
-        """Return names that this scorer adds to those that a prompt template can use; none."""
+        """Return names that this scorer adds to those that a prompt template can use; by default none."""
         return {}
 
     def answer_text(self, presented: PreparedSample) -> str:

@@ -89,7 +89,7 @@ class CheckedScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """Return what the class says; of one that leaves it out and has no accuracy, its scores show it."""
+        """Return what the class says; if it leaves that out and has no accuracy, its scores show it."""
         if self._overrides("tells_right_from_wrong"):
             return self.inner.tells_right_from_wrong  # type: ignore[no-any-return]
         return True if "accuracy" in self.metrics else None

@@ -225,7 +225,7 @@ def brier_sum(probabilities: Sequence[float], right: Collection[int]) -> float:
 
 
 def equal_options(suite: SuiteView) -> str | None:
-    """Return one line that names the first sample with an option twice and counts the others; None for none."""
+    """Return one line that names the first sample with an option twice and counts the others; None if there is none."""
     if not any(settings.needs_options for settings, _ in suite.spec.score.each()):
         return None
     found = [sample for sample in suite.samples if len({*map(str.strip, sample.choices)}) < len(sample.choices)]

@@ -129,10 +129,10 @@ class PairedMetric:
 
     ``num_worse`` and ``num_better`` count samples; 0 of a metric that samples have no part of their own in.
     ``flipped_to`` says what they became: ``wrong`` or ``right``, ``worse`` or ``better``; None where they have none.
-    ``is_zero_or_one``: every sample's value is. ``has_limits``: the metric lies between two. ``is_unchanged``: so is
-    what every sample gives to it. ``num_lacking`` samples have nothing to give to it in the baseline,
-    ``num_unmeasured`` are said to have no meaning for it in one of the two: both are left out. Of these ``num_lost``
-    have a value in the baseline alone, and ``num_gained`` now alone.
+    ``is_zero_or_one``: every sample's value is 0 or 1. ``has_limits``: the metric lies between two limits.
+    ``is_unchanged``: no sample's part in it has changed. ``num_lacking`` samples have nothing to give to it in the
+    baseline, ``num_unmeasured`` are said to have no meaning for it in one of the two: both are left out. Of these
+    ``num_lost`` have a value in the baseline alone, and ``num_gained`` now alone.
     """
 
     difference: Difference
@@ -164,8 +164,8 @@ class PairedMetric:
     def largest_drop(self) -> float | None:
         """Return the end of the interval at which the drop is largest; None where there is none.
 
-        0 of a metric without limits of which no sample's value has changed: nothing says how large a change could be
-        that was not seen, and none was.
+        It is 0 if no sample's value of a metric without limits has changed: nothing says how large an unseen change
+        could be.
         """
         found = self.difference
         if found.ci_low is None and self.is_unchanged and not self.has_limits:

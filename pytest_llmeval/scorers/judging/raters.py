@@ -79,7 +79,7 @@ def panel(askings: Sequence[JudgeSteps], rated: str) -> JudgeSteps:
 
 
 def _of_judge(asking: JudgeSteps, place: int) -> JudgeSteps:
-    """Return the same, asked of the judge at this place."""
+    """Return the same steps, asked of the judge at this place."""
     answers: Sequence[Response | Failed] | None = None
     try:
         while True:
@@ -100,7 +100,7 @@ def _together(name: str, values: Sequence[float]) -> float:
 
 
 def _unmeasured(rated: str, own: Sequence[float | None], scores: Sequence[Score]) -> dict[str, str]:
-    """Return why the numbers of single judges, and of what they have in common, are missing where they are."""
+    """Return why numbers of single judges, or of their agreement, are missing, if some are."""
     found: dict[str, str] = {}
     for number, (value, score) in enumerate(zip(own, scores, strict=True), 1):
         reason = why_not_measurable(score, rated)

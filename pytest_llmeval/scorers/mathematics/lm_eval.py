@@ -120,7 +120,8 @@ def normal_form(text: str) -> str:
 
 
 def published_box(solution: str) -> str | None:
-    r"""Return what the last ``\boxed{}``, ``\fbox{}`` or ``\boxed `` of a published solution holds; None for none.
+    r"""Return what the last ``\boxed{}``, ``\fbox{}`` or ``\boxed `` of a published solution holds; None if there is
+    none.
 
     This is ``remove_boxed(last_boxed_only_string(solution))`` of lm-eval, which fails for a ``\fbox{}``: ``\boxed``
     before a blank, anywhere, comes first and ends with the next ``$``; an escaped brace counts like any other.

@@ -102,7 +102,7 @@ def reliability(scores: Iterable[ScoreLike]) -> tuple[ReliabilityBin, ...] | Non
 
 
 def reliability_of(confidences: Sequence[float], accuracies: Sequence[float]) -> tuple[ReliabilityBin, ...] | None:
-    """Return ``reliability`` of samples by the confidence and the accuracy of each; None of no samples."""
+    """Return ``reliability`` of samples by the confidence and the accuracy of each; None if there are no samples."""
     if not confidences:
         return None
     return tuple(
@@ -228,7 +228,7 @@ def confidence_pair(status: Status, values: Mapping[str, float]) -> tuple[float,
 
 
 def risk_coverage(pairs: Iterable[tuple[float, float]]) -> RiskCoverage | None:
-    """Return the risk-coverage curve of samples given as (confidence, accuracy); None of none.
+    """Return the risk-coverage curve of samples given as (confidence, accuracy); None if there are none.
 
     After Y. Geifman and R. El-Yaniv (2017, arXiv:1705.08500): the selective risk, with a loss of 1 - accuracy, of the
     samples whose confidence is at least a threshold. Samples of equal confidence are answered together or not at all.

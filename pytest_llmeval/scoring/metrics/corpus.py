@@ -153,8 +153,8 @@ the corrected ones, which have the name of another metric. Each has a definition
 
 
 def corpus_formula(name: str) -> CorpusFormula | None:
-    """Return the formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None for another kind of
-    it.
+    """Return the formula of a metric's name, with or without a prefix (``flexible.bleu_4``); None if it is of another
+    kind.
     """
     base = split_name(name)[1]
     return CORPUS.get(base) or translation_formula(base) or corrected_formula(base)
@@ -181,8 +181,8 @@ def corpus_value(
 ) -> FormulaEstimate:
     """Return the corpus metric ``name`` over samples, whose ingredients are finite.
 
-    Of a formula with an ``estimate`` standard error and interval are that one's, unless samples lie in clusters or
-    ``bootstraps`` says otherwise; what follows is for all others.
+    If the formula has an ``estimate``, the standard error and the interval are its own, unless samples lie in clusters
+    or ``bootstraps`` says otherwise. All others are those of a bootstrap, as follows.
 
     Where ``clusters[i]`` is the cluster of ``samples[i]``, the bootstrap draws clusters, as many as there are; fewer
     than ``clustered.MIN_CLUSTERS`` have no standard error and no interval. The standard error is the standard deviation

@@ -98,9 +98,9 @@ class Metric:
 
 
 def why_no_interval(metric: Metric) -> str | None:
-    """Return why no interval of the metric is shown; None where one is, and of counts, which have none.
+    """Return why no interval of the metric is shown; None if one is, and for counts, which have none.
 
-    One sample's says nothing, though a proportion has one.
+    The interval of one sample says nothing, though a proportion has one.
     """
     if metric.kind == "count" or metric.value is None:
         return None
@@ -397,7 +397,7 @@ def count_not_measurable(scores: Iterable[ScoreLike], metrics: Sequence[str]) ->
     """Return for each of the metrics that some of the scores, unscored ones aside, are said to have no value of, how
     many, by reason.
 
-    What is none of the metrics, for no score has a value of it, is counted under the name that its scorer gives it:
+    A name that is none of the metrics, as no score has a value of it, is counted as its scorer gives it:
     ``*`` and ``b.*`` too where that stands for none of the metrics.
     """
     found: dict[str, dict[str, int]] = {}

@@ -150,7 +150,7 @@ class OddOnes:
 def odd_ones(values: Sequence[float], clusters: Sequence[int] | None = None) -> OddOnes | None:
     """Return the value that all samples have, or all but one; None where more differ.
 
-    Of one that differs nothing is known about how much others would: its standard error says as good as nothing.
+    One value that differs does not show how much others would: a standard error by it says as good as nothing.
     """
     if math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12):
         return OddOnes(mean(values), 0)

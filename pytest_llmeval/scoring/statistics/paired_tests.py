@@ -293,8 +293,8 @@ class PairedValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedSums:
-    """A metric that is computed from all samples at once: of the sums of the columns of ``first``, of ``second``; rows
-    go with samples. It is tested by exchanging the two runs' samples, or clusters.
+    """A metric that is computed from all samples at once, by the sums of the columns of ``first`` and of ``second``,
+    whose rows are samples. It is tested by exchanging the two runs' samples, or clusters.
 
     ``values`` takes a table of sums, and gives the metric of each row, not finite where there is none (``row_by_row``).
     """
