@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.models.servers.engines import VLLM
+from pytest_llmeval.models.servers.vllm_sglang import VLLM
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO, Softened

@@ -23,7 +23,6 @@ from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
 from pytest_llmeval.models.servers.echo import Generic
-from pytest_llmeval.models.servers.engines import VLLM, SGLang
 from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython, LlamaServer
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
@@ -39,6 +38,7 @@ from pytest_llmeval.models.servers.self_test import (
     greedy_replies,
     merged,
 )
+from pytest_llmeval.models.servers.vllm_sglang import VLLM, SGLang
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted
