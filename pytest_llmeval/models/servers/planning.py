@@ -146,13 +146,14 @@ class Planner:
 
     # Log-likelihoods
 
-    def _check(self, method: str) -> None:
-        reason = self._verdict.refusal(method)
+    @staticmethod
+    def _check(what: str, reason: str | None) -> None:
+        """Raise ``RequestError`` for requests that the self-test has refused, for a reason."""
         if reason is not None:
-            raise RequestError(f"the self-test has refused this server's log-likelihoods: {reason}")
+            raise RequestError(f"the self-test has refused this server's {what}: {reason}")
 
     def _pair(self, request: LoglikelihoodRequest) -> EncodedPair | TextPair:
-        self._check("loglikelihood")
+        self._check("log-likelihoods", self._verdict.refusal("loglikelihood"))
         if self._verdict.scores == "text":
             return self._text_pair(request)
         assert self._encoder is not None
@@ -210,7 +211,7 @@ class Planner:
         return [Options(context, shared, dict(part)) for part in parts]
 
     def _windows(self, place: int, request: LoglikelihoodRollingRequest) -> Windows:
-        self._check("loglikelihood_rolling")
+        self._check("log-likelihoods", self._verdict.refusal("loglikelihood_rolling"))
         assert self._encoder is not None
         prefix, tokens = self._encoder.text(request.text)
         windows = rolling_windows(tokens, prefix_token=prefix, max_length=self._window_length, stride=request.stride)
@@ -219,8 +220,7 @@ class Planner:
     # Embeddings
 
     def _embedded(self, request: EmbeddingRequest) -> str:
-        if (reason := self._verdict.refusal("embed")) is not None:
-            raise RequestError(f"the self-test has refused this server's embeddings: {reason}")
+        self._check("embeddings", self._verdict.refusal("embed"))
         check_encodable(request.text)
         return request.text
 
@@ -233,14 +233,12 @@ class Planner:
         prompt: Prompt = request.prompt
         if isinstance(prompt, tuple):
             if prompt[-1].role != "assistant" or self._dialect.continues_chat or self._dialect.is_hosted:
-                if self._verdict.chat is not None:
-                    raise RequestError(f"the self-test has refused this server's chats: {self._verdict.chat}")
+                self._check("chats", self._verdict.chat)
                 return PlannedText((place,), request, None, self._opened(request.reasoning))
             prompt = self._continued(prompt)
         else:
             prompt = self._without_bos(prompt)
-        if self._verdict.text is not None:
-            raise RequestError(f"the self-test has refused this server's texts: {self._verdict.text}")
+        self._check("texts", self._verdict.text)
         count = None
         if self._verdict.counts_tokens and self._encoder is not None and self._dialect.takes_text:
             count = len(self._encoder.prompt(prompt))
