@@ -49,7 +49,7 @@ def loaded_models(arguments: argparse.Namespace, **settings: Any) -> Iterator[Lo
 
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
     from pytest_llmeval.models.registry import load_model, parse_model_spec
-    from pytest_llmeval.models.specs import ModelSettings
+    from pytest_llmeval.models.settings import ModelSettings
 
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as temporary:

@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.models_for_bench import SHAPES, make_model, texts_of
 from pytest_llmeval.models.ray.model import load_replicas
 from pytest_llmeval.models.registry import parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings, ReplicaSettings
+from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
 from pytest_llmeval.types import LoglikelihoodRequest
 from tests.support import REPOSITORY, clean_environment
 

@@ -87,7 +87,7 @@ def running_server(latency_s: float) -> Iterator[str]:
 def ask_model(url: str, width: int, num_samples: int) -> float:
     """Seconds from the first request to the last reply, through the model alone."""
     from pytest_llmeval.models.registry import load_model, parse_model_spec
-    from pytest_llmeval.models.specs import ModelSettings
+    from pytest_llmeval.models.settings import ModelSettings
     from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
     model = load_model(parse_model_spec(f"{url}?max_connections={width}"), ModelSettings())

@@ -26,7 +26,7 @@ KEPT = [
     ("pytest_llmeval.scoring.base", ("Scorer", "Presented", "PreparedSample")),
     ("pytest_llmeval.models.base", ("Backend", "UniformBackend", "Failed")),
     ("pytest_llmeval.models.registry", ("load_model", "parse_model_spec")),
-    ("pytest_llmeval.models.specs", ("ModelSettings",)),
+    ("pytest_llmeval.models.settings", ("ModelSettings",)),
     ("pytest_llmeval.suites.loading.loader", ("load_suite",)),
     ("pytest_llmeval.scoring.metrics.summary", ("summarize",)),
     ("pytest_llmeval.types", ("GenerateRequest", "GenerateResponse", "LoglikelihoodRequest", "Message", "Score")),

@@ -10,7 +10,8 @@ from typing import Literal, cast
 
 from pytest_llmeval.errors import OptionError, RequestError
 from pytest_llmeval.models.base import Failed, Model, SampleBackend
-from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, split_arguments
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, split_arguments
 from pytest_llmeval.types import (
     JSON,
     AskedSample,

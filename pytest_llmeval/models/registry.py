@@ -19,7 +19,8 @@ from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
 from pytest_llmeval.models.python.kind import PythonCode
 from pytest_llmeval.models.replay.kind import Replay
 from pytest_llmeval.models.servers.kind import Anthropic, NotAURL, Ollama, OpenAI, Server
-from pytest_llmeval.models.specs import MODEL_ARGS, ModelKind, ModelSettings, ModelSpec, check_device
+from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_device
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import describe, model_error, one_line
 from pytest_llmeval.text.wording import relative_path

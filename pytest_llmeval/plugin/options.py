@@ -264,7 +264,7 @@ OPTIONS: tuple[Option, ...] = (
         name="model_arg",
         kind="list",
         metavar="KEY=VALUE",
-        parse=_imported("models.specs:parse_model_arg"),
+        parse=_imported("models.settings:parse_model_arg"),
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. How a server is asked: base_url=URL "
         "(several share the work), api_key_env=VARIABLE, dialect=NAME, tokenizer=ID, max_connections=N, "

@@ -22,7 +22,8 @@ from pytest_llmeval.roles import ROLES, Role
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import Margin
-    from pytest_llmeval.models.specs import ModelArg, ModelSpec
+    from pytest_llmeval.models.settings import ModelArg
+    from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.reporting.report.report import GateMode
     from pytest_llmeval.suites.format.gates_spec import GivenGate
     from pytest_llmeval.suites.format.overrides import Override

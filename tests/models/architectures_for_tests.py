@@ -13,7 +13,8 @@ import torch
 from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from tests.tiny_models import make_tokenizer
 
 __all__ = ["ARCHITECTURES", "make_model", "make_random", "tiers"]

@@ -11,7 +11,7 @@ import torch
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 
 __all__ = ["load", "naive_greedy", "naive_loglikelihood", "one_line_of"]
 

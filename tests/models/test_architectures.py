@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import make_random, tiers
 from tests.models.support import naive_loglikelihood

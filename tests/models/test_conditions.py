@@ -16,7 +16,7 @@ import torch
 
 from pytest_llmeval.models import encoding
 from pytest_llmeval.models.huggingface import self_check as conditions
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 
 
 def backend(name: str) -> Any:

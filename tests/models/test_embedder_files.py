@@ -12,7 +12,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.huggingface.checkpoint import check_embedder, deciding_files
 from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import check_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
 POOLING = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}

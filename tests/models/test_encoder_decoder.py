@@ -17,7 +17,7 @@ from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.huggingface.batches import plan_decoder_rows
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.models.huggingface.prefix_tree import Budget
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -13,7 +13,8 @@ from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.huggingface.kind import Folder
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, quiet
 from pytest_llmeval.models.huggingface.model import HuggingFaceEncoderDecoderModel, HuggingFaceModel
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -12,7 +12,8 @@ from huggingface_hub import errors
 from pytest_llmeval.models.huggingface.device import is_out_of_memory
 from pytest_llmeval.models.huggingface.kind import Hub
 from pytest_llmeval.models.huggingface.loading import cause, explain
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
 
 _SPEC = ModelSpec(name="org/name", kind=Hub(), location="org/name")

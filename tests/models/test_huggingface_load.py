@@ -17,7 +17,8 @@ from pytest_llmeval.errors import LLMEvalError, ModelError
 from pytest_llmeval.models.huggingface import loading as huggingface_load
 from pytest_llmeval.models.huggingface.kind import Folder, load_backend
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel, resolve_max_length
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import load, one_line_of
 from tests.tiny_models import make_checkpoint, make_hub_cache, make_tokenizer
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.support import load, naive_loglikelihood
 from tests.properties import examples

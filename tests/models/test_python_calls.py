@@ -17,7 +17,7 @@ from pytest_llmeval.models.base import identify
 from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 
 SHORT_S = 0.01

@@ -15,7 +15,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import NamedModel
 from pytest_llmeval.models.python.model import EmbeddingFunction
 from pytest_llmeval.models.registry import check_model, load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import EmbeddingRequest, EmbeddingResponse, GenerateRequest, ModelIdentity
 
 SOURCE = """

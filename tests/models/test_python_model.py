@@ -15,7 +15,7 @@ from pytest_llmeval.errors import ModelError, OptionError, RequestError
 from pytest_llmeval.models.base import Model, NamedModel, identify
 from pytest_llmeval.models.python.model import CallableModel
 from pytest_llmeval.models.registry import check_model, load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodRequest, Message
 from tests.models.support import one_line_of
 

@@ -17,7 +17,7 @@ import torch
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import check_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from tests.models.support import one_line_of
 from tests.tiny_models import make_checkpoint, make_hub_cache
 

@@ -17,7 +17,7 @@ from pytest_llmeval.errors import LeftOutError, ModelError, RequestError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.replay.file import ReplayArguments, read_replies
 from pytest_llmeval.models.replay.model import ReplayModel
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     AskedSample,
     GenerateRequest,

@@ -18,7 +18,8 @@ from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.models.huggingface.forward import Outcome
 from pytest_llmeval.models.huggingface.kind import Folder, load_backend
 from pytest_llmeval.models.huggingface.self_check import compare, self_check
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from tests.tiny_models import make_checkpoint
 
 Value = float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.models.specs import MODEL_ARGS, ModelSettings, check_device, parse_model_arg
+from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_device, parse_model_arg
 from tests.models.support import one_line_of
 
 

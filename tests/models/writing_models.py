@@ -9,7 +9,7 @@ from transformers import GPTJForCausalLM
 
 from pytest_llmeval.models.huggingface.generation import RowsWriter
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, GenerateResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_random
 

@@ -150,7 +150,7 @@ import collections
 
 import pytest
 from pytest_llmeval.gates.options import Margin
-from pytest_llmeval.models import registry, specs as model_settings
+from pytest_llmeval.models import registry, settings as model_settings
 from pytest_llmeval.suites.format import overrides
 from pytest_llmeval.suites.format.gates_spec import GivenGate
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers import client
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from tests.servers.stub import StubServer
 
 Connect: TypeAlias = Callable[..., Any]

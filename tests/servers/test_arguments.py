@@ -12,7 +12,8 @@ from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.endpoints import DIALECTS, SERVER_ARGS, Endpoint, ServerArguments
 from pytest_llmeval.models.registry import check_model, check_model_args, parse_model_spec
 from pytest_llmeval.models.servers.kind import _Remote
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec, merge_model_args, parse_model_arg
+from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
+from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
 from tests.support import REPOSITORY
 

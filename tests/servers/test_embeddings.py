@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import EmbeddingRequest, EmbeddingResponse, GenerateRequest, LoglikelihoodRequest
 from tests.plugin.embedder_for_tests import CLOSE_SUITE, write_embedder
 from tests.plugin.judge_for_tests import records_of, report_of

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, Message
 from tests.plugin.judge_for_tests import report_of
 from tests.servers.stub import StubServer

@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, LoglikelihoodRollingRequest, Message
 from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import GenerateRequest, Message
 from tests.servers.real import SERVERS, running
 from tests.servers.test_numbers import REQUESTS

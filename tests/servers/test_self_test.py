@@ -11,7 +11,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.huggingface.kind import demo_folder
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers.model import ServerModel
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from tests.servers.language_models import Softened
 from tests.servers.stub import StubServer
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.reporting.report.merge import merge_reports
 from pytest_llmeval.reporting.report.report import use_of_model
 from pytest_llmeval.reporting.storage.report_file import read_report
@@ -250,7 +250,7 @@ def test_parts_of_a_run_that_two_models_answered_are_a_problem_together(llm_pyte
                 f"""
                 import pytest
                 from pytest_llmeval.models.registry import load_model, parse_model_spec
-                from pytest_llmeval.models.specs import ModelSettings
+                from pytest_llmeval.models.settings import ModelSettings
                 from dataclasses import replace
 
                 @pytest.fixture(scope="session")

@@ -22,7 +22,8 @@ from pytest_llmeval.models.findings import fingerprint_files
 from pytest_llmeval.models.huggingface.checkpoint import UNUSED, check_embedder, deciding_files
 from pytest_llmeval.models.huggingface.device import Threads, is_out_of_memory, resolve_device, resolve_dtype
 from pytest_llmeval.models.huggingface.loading import explain, quiet
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.types import JSON, EmbeddingRequest, EmbeddingResponse, ModelIdentity
 
 __all__ = ["SentenceEmbedder", "load_embedder"]

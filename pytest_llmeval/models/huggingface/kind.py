@@ -25,7 +25,8 @@ from pytest_llmeval.models.huggingface.checkpoint import (
     check_library,
     tells_layers,
 )
-from pytest_llmeval.models.specs import CHECKPOINT_ARGS, ModelKind, ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
 
 if TYPE_CHECKING:

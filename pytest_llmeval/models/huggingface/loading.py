@@ -32,7 +32,8 @@ from pytest_llmeval.models.huggingface.checkpoint import (
     weight_files,
 )
 from pytest_llmeval.models.huggingface.device import is_out_of_memory, resolve_device, resolve_dtype
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe, model_error
 from pytest_llmeval.types import JSON
 

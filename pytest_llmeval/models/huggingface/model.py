@@ -38,7 +38,8 @@ from pytest_llmeval.models.huggingface.generation_writer import Generated, Gener
 from pytest_llmeval.models.huggingface.loading import LoadedCheckpoint, explain, quiet
 from pytest_llmeval.models.huggingface.loglikelihood import Engine
 from pytest_llmeval.models.huggingface.self_check import compare, self_check, self_check_key
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import (

@@ -31,7 +31,7 @@ from pytest_llmeval.models import encoding
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.forward import Outcome
 from pytest_llmeval.models.huggingface.loglikelihood import Engine
-from pytest_llmeval.models.specs import ModelSettings
+from pytest_llmeval.models.settings import ModelSettings
 
 __all__ = ["SelfCheckComparison", "compare", "self_check", "self_check_key"]
 

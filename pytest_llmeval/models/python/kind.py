@@ -20,7 +20,8 @@ from pytest_llmeval.models.python.importing import (
     split_target,
     timeout_of,
 )
-from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, hide_secrets, split_arguments
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, hide_secrets, split_arguments
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.names import PYTHON_OPERATION
 from pytest_llmeval.text.redaction import is_secret_name, model_error

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval.errors import ModelError
-from pytest_llmeval.models.specs import ReplicaSettings
+from pytest_llmeval.models.settings import ReplicaSettings
 from pytest_llmeval.text.redaction import describe
 
 __all__ = ["Needs", "check_reachable", "find_needs", "machines_in_words"]

@@ -16,7 +16,8 @@ from pytest_llmeval.models.hardware import num_visible_gpus
 from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_words
 from pytest_llmeval.models.ray.fleet import Fleet
 from pytest_llmeval.models.ray.replica import Handshake, Loading
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec, ReplicaSettings
+from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import (
     EmbeddingRequest,

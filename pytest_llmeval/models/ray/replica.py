@@ -18,7 +18,8 @@ from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelS
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.reasoning import stops_behind_reasoning
 from pytest_llmeval.models.registry import load_model
-from pytest_llmeval.models.specs import ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import (
     EmbeddingRequest,

@@ -10,7 +10,8 @@ from pathlib import Path
 from pytest_llmeval.data.files import Source, open_bytes
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.models.base import Model
-from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error
 
 __all__ = ["Replay"]

@@ -23,7 +23,8 @@ from pytest_llmeval.models.endpoints import (
     parse_argument,
     parse_url,
 )
-from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, check_names, hide_secrets
+from pytest_llmeval.models.settings import ModelSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec, check_names, hide_secrets
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.names import plain_server_name
 from pytest_llmeval.text.redaction import hide_forms, model_error

@@ -31,7 +31,8 @@ from pytest_llmeval.models.ray.cluster import Needs, find_needs, machines_in_wor
 from pytest_llmeval.models.ray.model import check_replicas, load_replicas, this_machine
 from pytest_llmeval.models.ray.replica import Handshake, Loading, Replica, disagreement
 from pytest_llmeval.models.registry import parse_model_spec
-from pytest_llmeval.models.specs import ModelKind, ModelSettings, ModelSpec, ReplicaSettings
+from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings
+from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     EngineUse,
