@@ -38,14 +38,10 @@ CHECKPOINT_ARGS: Mapping[str, str] = {
 }
 """The keys of ``--llm-model-arg`` for a checkpoint, each with the help that a wrong value is answered with."""
 
-
 MODEL_ARGS: Mapping[str, str] = {**CHECKPOINT_ARGS, **SERVER_ARGS}
 """The keys of ``--llm-model-arg`` for all kinds of models."""
 
-
 _JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_bos"})
-
-
 _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
 
 
