@@ -165,10 +165,11 @@ def texts_of(data: Path) -> Iterator[str]:
     """The texts in all JSON and JSONL files under ``data``, in the order of the files' names."""
     for path in sorted(data.rglob("*.json*")):
         text = path.read_text(encoding="utf-8")
-        if path.suffix == ".jsonl":
-            yield from _strings([json.loads(line) for line in text.splitlines() if line.strip()])
-        else:
-            yield from _strings(json.loads(text))
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError:  # JSON Lines, which some data sets call .json
+            values = [json.loads(line) for line in text.splitlines() if line.strip()]
+        yield from _strings(values)
 
 
 def _strings(value: object) -> Iterator[str]:
