@@ -8,6 +8,7 @@ import importlib
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,6 +132,8 @@ _MAX_LEVELS = 3
 _ID, _VALUE, _INDEX = "id", "value", "index"
 _SEPARATORS = (";", "\t", "|")
 """Other separators than the comma. Spreadsheets write semicolons in countries with a decimal comma."""
+_SAID = re.compile(r"(?i)(?P<quote>\"?)sep=(?P<separator>[^\"\w])(?P=quote)")
+"""A first line by which Excel is told the separator."""
 
 FORMATS: Mapping[str, str] = {
     ".jsonl": "jsonl",
@@ -225,11 +228,12 @@ def read_rows(
 
     ``key`` leads to the list of rows in a JSON or YAML file, in which ``*`` goes through a list or mapping. ``columns``
     are the names of those of a CSV or TSV file without a header. ``separator`` stands between the values of these; else
-    it is a tab in TSV, and in CSV a comma, or what the first line has in place of commas. ``num_before`` rows of other
-    files come before this one's. With ``or_one_row`` a JSON file that holds a mapping, and no list, is one row; with
-    ``of_ids`` a file that holds a mapping is one of ids to rows where no ``key`` is given; with ``is_row`` the one list
-    of such rows in the mappings of a JSON file is found without a ``key``. A file of the format ``text`` is one row
-    with the column ``text``. Raises ``SuiteError``, for a broken row when it is reached.
+    it is what a first line ``sep=;`` says, a tab in TSV, and in CSV a comma, or what the first line has in place of
+    commas. ``num_before`` rows of other files come before this one's. With ``or_one_row`` a JSON file that holds a
+    mapping, and no list, is one row; with ``of_ids`` a file that holds a mapping is one of ids to rows where no ``key``
+    is given; with ``is_row`` the one list of such rows in the mappings of a JSON file is found without a ``key``. A
+    file of the format ``text`` is one row with the column ``text``. Raises ``SuiteError``, for a broken row when it is
+    reached.
     """
     if key is not None and format_ not in ("json", "yaml"):
         raise source.error(f"is read as {format_}, which has no keys; remove 'key: {key}'")
@@ -250,7 +254,7 @@ def read_rows(
         case "text":
             return _read_text(file)
         case _:
-            return _read_csv(file, separator or ("\t" if format_ == "tsv" else None), columns)
+            return _read_csv(file, separator, columns, usual="\t" if format_ == "tsv" else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +467,7 @@ def _read_jsonl(file: _File) -> Iterator[Row]:
                 index += 1
 
 
-def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None) -> Iterator[Row]:
+def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None, *, usual: str | None) -> Iterator[Row]:
     source = file.source
     header = None if columns is None else [*columns]
     index = 0
@@ -473,10 +477,13 @@ def _read_csv(file: _File, separator: str | None, columns: Sequence[str] | None)
             open_bytes(source, max_bytes=MAX_DATA_BYTES, too_large="split it"), encoding="utf-8-sig", newline=""
         ) as text:
             begin = [text.readline()]
+            if (said := _SAID.fullmatch(begin[0].strip("\r\n"))) is not None:
+                begin = ["\n", text.readline()]  # no row, and a line that counts
+                separator = separator or said["separator"]
             while begin[-1] and not begin[-1].strip("\r\n"):
                 begin.append(text.readline())
             first = begin[-1]
-            separator = separator or _separator(first, 2 if columns is None else len(columns))
+            separator = separator or usual or _separator(first, 2 if columns is None else len(columns))
             reader = csv.reader(chain(begin, text), delimiter=separator, strict=True)
             while (cells := _next_cells(reader)) is not None:
                 if not cells:

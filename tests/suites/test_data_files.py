@@ -271,6 +271,26 @@ def test_what_separates_values_is_seen_in_the_first_line(load: Load, head: str, 
     assert len(found) == (2 if columns is None else columns.count(",") + 1)
 
 
+@pytest.mark.parametrize("said", ["sep={}", '"sep={}"', "SEP={}"])
+@pytest.mark.parametrize(
+    ("separator", "suffix"), [(";", "csv"), (",", "csv"), ("\t", "tsv"), (";", "tsv"), ("^", "csv")]
+)
+def test_a_first_line_that_tells_excel_the_separator(load: Load, said: str, separator: str, suffix: str) -> None:
+    rows = "id^question\r\n1^Which, or what?\r\n2^Even;\r\n".replace("^", separator)
+    if separator in ",;":
+        rows = rows.replace("Which, or what?", '"Which, or what?"').replace("Even;", '"Even;"')
+    content = f"\ufeff{said.format(separator)}\r\n{rows}"
+    suite = load(f"{HEAD}a.{suffix}\n", {f"a.{suffix}": content})
+    assert [(sample.id, sample.question, sample.line) for sample in suite.samples] == [
+        ("1", "Which, or what?", 3),
+        ("2", "Even;", 4),
+    ]
+    suite = load(f"{HEAD}a.{suffix}\n  separator: '^'\n", {f"a.{suffix}": content.replace(separator, "^")})
+    assert suite.samples[0].line == 3
+    with pytest.raises(SuiteError, match=rf"^a\.{suffix}:5: found 3 values, expected 2 as in the header"):
+        load(f"{HEAD}a.{suffix}\n", {f"a.{suffix}": f"{content}a{separator}b{separator}c\r\n"})
+
+
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
