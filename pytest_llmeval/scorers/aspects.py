@@ -21,6 +21,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import (
     PromptedSettings,
     check_metric_names,
     checked_keys,
+    columns,
     object_schema,
     reason_in,
 )
@@ -62,15 +63,7 @@ def _aspects(value: object) -> object:
     return dict(found)
 
 
-def _columns(value: object) -> object:
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, list) and not value:
-        raise refuse_here("found an empty list, expected a column, or a list of columns")
-    return each_once("column")(tuple(value)) if isinstance(value, list) else value
-
-
-_Columns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_columns, json_schema_input_type=str | list[str])]
+_Columns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(columns, json_schema_input_type=str | list[str])]
 
 
 class AspectsSettings(PromptedSettings):

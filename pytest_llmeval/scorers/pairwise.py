@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here
+from pytest_llmeval.data.spec import Spec, refuse_here
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import (
     MAX_REPLY,
@@ -17,6 +17,7 @@ from pytest_llmeval.scorers.judging.judged_scorer import (
     PromptedScorer,
     PromptedSettings,
     checked_keys,
+    columns,
     object_schema,
     reason_in,
 )
@@ -45,6 +46,9 @@ def _against(value: object) -> object:
     raise refuse_here(f"found {describe(value)}, expected a column, or {{baseline: true}}")
 
 
+_Pair: TypeAlias = Annotated[list[str], Field(min_length=1, max_length=2, json_schema_extra={"uniqueItems": True})]
+
+
 class PairwiseSettings(PromptedSettings):
     """A judge says whether the reply or another one is better, in both orders."""
 
@@ -57,24 +61,21 @@ class PairwiseSettings(PromptedSettings):
     )
     criterion: str | None = Field(None, description="By what they are compared, in words told to the judge.")
     ties: bool = Field(True, description="Whether the judge may say that neither is better.")
-    recorded: Annotated[tuple[str, ...] | None, FROM_LIST] = Field(
+    recorded: Annotated[tuple[str, ...], BeforeValidator(columns, json_schema_input_type=str | _Pair)] | None = Field(
         None,
-        json_schema_extra={"minItems": 1, "maxItems": 2, "uniqueItems": True},
-        description="The columns with verdicts (reply, other or tie) that a judge gave before, in the order reply, "
-        "other and in the opposite one, or the one column of pairs that were judged in one order: they are read, and "
-        "no judge is asked. Verdicts in one order have no order_consistency.",
+        description="The column with the verdicts (reply, other or tie) that a judge gave before, of pairs that were "
+        "judged in one order, or a list of two columns, in the order reply, other and in the opposite one: they are "
+        "read, and no judge is asked. Verdicts in one order have no order_consistency.",
     )
 
     @field_validator("recorded", mode="before")
     @classmethod
-    def _pair(cls, value: object) -> object:
-        if not isinstance(value, list):
-            return value
-        if not value or len(value) > 2:
+    def _one_or_two(cls, value: object) -> object:
+        if isinstance(value, list) and (not value or len(value) > 2):
             raise refuse_here(
                 f"found {len(value)} entries, expected two columns, that of the order reply, other first, or one"
             )
-        return each_once("column")(tuple(value))
+        return value
 
     @model_validator(mode="after")
     def _recorded_verdicts_are_about_columns(self) -> Self:

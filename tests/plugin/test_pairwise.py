@@ -104,9 +104,12 @@ def test_recorded_verdicts_are_read(llm_pytester: pytest.Pytester, workers: list
     )
 
 
-def test_verdicts_in_one_order_have_no_consistency(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+@pytest.mark.parametrize("recorded", ["[one]", "one"])
+def test_verdicts_in_one_order_have_no_consistency(
+    llm_pytester: pytest.Pytester, workers: list[str], recorded: str
+) -> None:
     """The verdicts that were recorded are what there is: no other order is made up for them."""
-    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more="recorded: [one]", top=""))
+    llm_pytester.makefile(".yaml", pairs=PAIRS.format(more=f"recorded: {recorded}", top=""))
     assert llm_pytester.runpytest(*workers, "--llm-report=out.json", "pairs.yaml").ret == 0
     report = report_of(llm_pytester)
     assert metrics_of(llm_pytester) == pytest.approx({"win_rate": 2 / 3})

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Self, TypeVar
 import regex
 from pydantic import BeforeValidator, Field, model_validator
 
-from pytest_llmeval.data.spec import Spec, refuse_here
+from pytest_llmeval.data.spec import Spec, each_once, refuse_here
 from pytest_llmeval.scoring.base import (
     AskingScorer,
     FileReader,
@@ -48,6 +48,7 @@ __all__ = [
     "PromptedSettings",
     "check_metric_names",
     "checked_keys",
+    "columns",
     "judge_prompt",
     "object_schema",
     "question_of",
@@ -262,6 +263,15 @@ def _own_prompt(value: object) -> object:
     if value is None or isinstance(value, dict | OwnPrompt):
         return value
     raise refuse_here(f"found {describe(value)}, expected a template, or {{path: a file that holds one}}")
+
+
+def columns(value: object) -> object:
+    """Return a column, or a list of columns, of ``recorded`` as a tuple; anything else as it is."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list) and not value:
+        raise refuse_here("found an empty list, expected a column, or a list of columns")
+    return each_once("column")(tuple(value)) if isinstance(value, list) else value
 
 
 class PromptedSettings(JudgedSettings):
