@@ -225,10 +225,55 @@ def test_operational_arguments_bound_calls_and_are_in_no_identity(
             load_model(parse_model_spec(f"python:operated_agents:later?max_connections={value}"), ModelSettings())
 
 
+def test_prices_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the function's where it has such parameters; the tokens are those that it returns."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "priced_agents.py").write_text(
+        "from pytest_llmeval.types import GenerateResponse\n"
+        "def counts(prompt, k=1): return {'text': 'a', 'num_prompt_tokens': 2000, 'num_tokens': 500, 'cost': 7}\n"
+        "async def response(prompt): return GenerateResponse(text='a', num_prompt_tokens=2000, num_tokens=500)\n"
+        "def silent(prompt, **others): return {'text': f'{others}', 'cost': 7}\n"
+        "def own(prompt, price_in=0): return {'text': 'a', 'num_tokens': 500, 'cost': price_in}\n"
+        "class Agent:\n"
+        "    def __call__(self, prompt): return {'text': 'a', 'num_prompt_tokens': 1000}\n"
+    )
+    expected = {
+        "counts": 7,
+        "counts?price_in=0.5&price_out=2&k=3": 0.002,
+        "counts?price_out=2": 0.001,
+        "response?price_in=0.5": 0.001,
+        "response": None,
+        "silent?price_in=1&price_out=1": 7,
+        "own?price_in=3": 3,
+        "Agent?price_in=1": 0.001,
+    }
+    found: dict[str, float | None] = {}
+    for name in expected:
+        spec = parse_model_spec(f"python:priced_agents:{name}")
+        model = load_model(spec, ModelSettings())
+        assert isinstance(model, CallableModel)
+        (reply,) = model.generate([GenerateRequest("q", max_tokens=5)])
+        assert isinstance(reply, GenerateResponse)
+        assert reply.text in ("a", "{}")
+        found[name] = reply.cost
+        assert spec.deciding == ({"k": 3} if "k=3" in name else {})
+        assert "price_" not in model.identity.name
+    assert found == {name: pytest.approx(cost) if cost else cost for name, cost in expected.items()}
+    (reply,) = load_model(
+        parse_model_spec("python:priced_agents:counts?price_in=0"),
+        ModelSettings(model_args={"price_in": 4, "price_out": 2.0}),
+    ).generate([GenerateRequest("q")])
+    assert isinstance(reply, GenerateResponse)
+    assert reply.cost == pytest.approx(0.001), "its own argument counts before the session's"
+    for value in ("-1", "true", "many"):
+        with pytest.raises(OptionError, match=r"price_in is .*, expected the price of a million tokens"):
+            load_model(parse_model_spec(f"python:priced_agents:counts?price_in={value}"), ModelSettings())
+
+
 def test_a_class_of_the_protocol_has_no_calls_to_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "whole_models.py").write_text("class Whole:\n    def generate(self, requests): ...\n")
-    for argument in ("timeout=5", "concurrency=2", "max_connections=2"):
+    for argument in ("timeout=5", "concurrency=2", "max_connections=2", "price_out=2"):
         with pytest.raises(ModelError, match=r"Whole has a method generate .*it bounds its calls itself"):
             load_model(parse_model_spec(f"python:whole_models:Whole?{argument}"), ModelSettings())
 

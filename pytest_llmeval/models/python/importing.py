@@ -30,6 +30,7 @@ __all__ = [
     "missing_module",
     "offered_settings",
     "own_traceback",
+    "price_of",
     "signature_of",
     "split_target",
     "timeout_of",
@@ -98,6 +99,16 @@ def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
     found = arguments["timeout"]
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
         raise OptionError(f"--llm-model {model}: timeout is {found!r}, expected seconds, a number above 0")
+    return float(found)
+
+
+def price_of(arguments: Mapping[str, JSON], model: str, name: str) -> float | None:
+    """Return what a million tokens cost: the argument ``name``, None without it. Raises ``OptionError``."""
+    if name not in arguments:
+        return None
+    found = arguments[name]
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
+        raise OptionError(f"--llm-model {model}: {name} is {found!r}, expected the price of a million tokens")
     return float(found)
 
 

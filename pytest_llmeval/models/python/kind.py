@@ -44,7 +44,7 @@ class PythonCode(ModelKind):
     usage = "python:MODULE:NAME"
     needs_location = False  # split_target says what is expected
     operation = PYTHON_OPERATION
-    model_args = ("max_connections", "timeout")
+    model_args = ("max_connections", "timeout", "price_in", "price_out")
     shares_limits = True
     takes_replicas = True
     imports_from_project = True
@@ -100,7 +100,8 @@ class PythonCode(ModelKind):
             timeout_s=timeout_of(spec.arguments, spec.name) or given.get("timeout"),
             folder=settings.shared_folder,
         )
-        return load_python(spec.name, *target, spec.arguments, bounds=bounds, embeds=spec.embeds)
+        prices = {name: given[name] for name in ("price_in", "price_out") if name in given}
+        return load_python(spec.name, *target, spec.arguments, bounds=bounds, prices=prices, embeds=spec.embeds)
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         return "Python code"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from pytest_llmeval.models.python.importing import (
     make_answerer,
     offered_settings,
     own_traceback,
+    price_of,
     signature_of,
 )
 from pytest_llmeval.models.reasoning import cut_at_stop
@@ -173,6 +175,7 @@ def _attribute(value: object, name: str) -> object:
 _T = TypeVar("_T")
 _UNBOUNDED = CallBounds()
 _MOST = "max_connections"
+_PRICES = ("price_in", "price_out")
 _GRACE_S = 0.5
 """Seconds beyond its limit that a call may take without a warning that it blocks: another call may have blocked it."""
 
@@ -188,17 +191,19 @@ def load_python(
     arguments: Mapping[str, JSON],
     *,
     bounds: CallBounds | None = None,
+    prices: Mapping[str, JSON] | None = None,
     embeds: bool = False,
 ) -> Model:
     """Return what the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is
     one of texts and gives their embeddings; else it is one of a prompt and gives a text. ``bounds`` are those of its
-    calls.
+    calls, ``prices`` those of the session, ``price_in`` and ``price_out``, for a model that is given none.
 
     Raises ``ModelError``.
     """
     found = find_object(module, attribute, name)
     signature = signature_of(found) if callable(found) else None
-    ours = OWN_ARGUMENTS if signature and _MOST in signature.parameters else (*OWN_ARGUMENTS, _MOST)
+    taken = () if signature is None else signature.parameters
+    ours = (*OWN_ARGUMENTS, *(one for one in (_MOST, *_PRICES) if one not in taken))
     if _MOST in ours and (most := concurrency_of(arguments, name, _MOST)) is not None:
         bounds = replace(bounds or _UNBOUNDED, most=most)
     own = {key: value for key, value in arguments.items() if key not in ours}
@@ -208,7 +213,9 @@ def load_python(
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
         if given := [key for key in ours if key in arguments and key != "shown"]:
             has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
-            problem = f"{attribute} has a method {has} for many requests: it bounds its calls itself"
+            problem = (
+                f"{attribute} has a method {has} for many requests: it bounds its calls itself, and says what they cost"
+            )
             raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
         return PythonObject(answerer, name, source)
     identity = ModelIdentity(
@@ -217,7 +224,9 @@ def load_python(
         details={"module": module, "callable": attribute, "is_async": is_async(answerer), **source},
     )
     kind = EmbeddingFunction if embeds else CallableModel
-    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED)
+    own_prices = {**(prices or {}), **{one: arguments[one] for one in _PRICES if one in ours and one in arguments}}
+    price_in, price_out = (price_of(own_prices, name, one) for one in _PRICES)
+    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, prices=(price_in, price_out))
 
 
 class PythonObject(NamedModel):
@@ -239,7 +248,8 @@ class CallableModel(Backend):
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
     (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
     that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string. ``bounds`` are
-    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one.
+    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one. ``prices`` are those of
+    a million tokens, of prompts and of what is written.
     """
 
     def __init__(
@@ -249,11 +259,13 @@ class CallableModel(Backend):
         arguments: Mapping[str, JSON],
         *,
         bounds: CallBounds = _UNBOUNDED,
+        prices: tuple[float | None, float | None] = (None, None),
     ) -> None:
         self._function = function
         self.identity = identity
         self._arguments = dict(arguments)
         self._bounds = bounds
+        self._prices = prices
         self._calls = Calls(function, identity.name, bounds)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
@@ -301,7 +313,18 @@ class CallableModel(Backend):
     def _answer(self, request: GenerateRequest, outcome: CallOutcome) -> GenerateResponse | Failed:
         problem = self._problem(outcome)
         self._warn_of_blocking(outcome)
-        return self._response(outcome.returned, request, outcome.seconds) if problem is None else problem
+        if problem is not None:
+            return problem
+        response = self._response(outcome.returned, request, outcome.seconds)
+        return response if isinstance(response, RequestError) else replace(response, cost=self.cost_of(response))
+
+    def cost_of(self, response: GenerateResponse) -> float | None:
+        """Return what the reply's tokens cost by the prices of this session; what the function said where it counts no
+        tokens, or there are no prices.
+        """
+        counted = ((response.num_prompt_tokens, self._prices[0]), (response.num_tokens, self._prices[1]))
+        costs = [count * price / 1e6 for count, price in counted if count and price is not None]
+        return math.fsum(costs) if costs else response.cost
 
     def _problem(self, outcome: CallOutcome) -> RequestError | None:
         """Return why a call has no result; None if it has one."""
