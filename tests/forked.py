@@ -20,6 +20,7 @@ __all__ = ["ForkServer"]
 _SERVER = Path(__file__).with_name("fork_server.py")
 
 _RUN_PYTEST = "import runpy; runpy.run_module('pytest', run_name='__main__', alter_sys=True)"
+_RUN_LLMEVAL = "import sys; from pytest_llmeval.cli import main; sys.argv[0] = 'llmeval'; sys.exit(main())"
 
 
 class ForkServer:
@@ -64,14 +65,15 @@ class ForkServer:
         return forked_workers(self._requests, self.environment)
 
     def popen_of(self, pytester: pytest.Pytester) -> Any:
-        """What ``pytester.popen`` is to be: ``python -m pytest`` and its workers are forked where that is possible."""
+        """Return a ``pytester.popen`` that forks ``python -m pytest``, its workers and ``llmeval`` where it can."""
         fresh = pytester.popen
 
         def popen(
             arguments: Sequence[str], stdout: Any, stderr: Any, stdin: Any = pytester.CLOSE_STDIN, **more: Any
         ) -> Any:
-            is_pytest = list(arguments[:2]) == [sys.executable, "-mpytest"] and stdin is pytester.CLOSE_STDIN
-            if not is_pytest or more or not is_possible(dict(os.environ), self.environment):
+            is_pytest, is_llmeval = list(arguments[:2]) == [sys.executable, "-mpytest"], arguments[0] == "llmeval"
+            is_forked = (is_pytest or is_llmeval) and stdin is pytester.CLOSE_STDIN and not more
+            if not is_forked or not is_possible(dict(os.environ), self.environment):
                 return fresh(arguments, stdout=stdout, stderr=stderr, stdin=stdin, **more)
             folders = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
@@ -79,11 +81,11 @@ class ForkServer:
             with open(os.devnull, "rb") as nothing:
                 return fork(
                     self._requests,
-                    _RUN_PYTEST,
-                    arguments[2:],
+                    _RUN_PYTEST if is_pytest else _RUN_LLMEVAL,
+                    [str(one) for one in arguments[2 if is_pytest else 1 :]],
                     (nothing.fileno(), files[0], files[1]),
                     environment=environment,
-                    forks_workers=True,
+                    forks_workers=is_pytest,
                 )
 
         return popen
