@@ -10,7 +10,7 @@ import pytest
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import GateResult, Regression, Report
 from pytest_llmeval.reporting.report.summaries import compare_models
-from pytest_llmeval.reporting.writers.html.changes import Changes
+from pytest_llmeval.reporting.writers.html.samples import Changes
 from pytest_llmeval.scoring.paired_metrics import flipped_samples
 from tests.reporting.reports import make_record, make_report
 

@@ -27,9 +27,8 @@ from pytest_llmeval.reporting.report.report import (
 )
 from pytest_llmeval.reporting.report.summaries import risk_curves
 from pytest_llmeval.reporting.writers.html import tables
-from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
-from pytest_llmeval.reporting.writers.html.tables import PageTable
+from pytest_llmeval.reporting.writers.html.tables import PageTable, change_tables, flipped_tables, gate_tables
 from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles

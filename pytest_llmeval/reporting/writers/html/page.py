@@ -28,7 +28,6 @@ from pytest_llmeval.reporting.tables.comparisons import gate_name
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts
 from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html import tables
-from pytest_llmeval.reporting.writers.html.changes import change_tables, flipped_tables, gate_tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import counted
@@ -80,13 +79,13 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         policy=_policy(),
         style=_resource("page.css"),
         verdict=headline(report, names),
-        gates=list(gate_tables(report, names)),
+        gates=list(tables.gate_tables(report, names)),
         suites=list(tables.suite_tables(report, names)),
         averages=list(tables.average_texts(report, names)),
         counts=list(tables.suite_counts(report, names)),
         categories=list(tables.categories_tables(report, names)),
-        changes=list(change_tables(report, names)),
-        flipped=flipped_tables(report, names),
+        changes=list(tables.change_tables(report, names)),
+        flipped=tables.flipped_tables(report, names),
         calibration=list(tables.calibration_tables(report, names, risks.curves())),
         price=list(tables.price_tables(report, names)),
         problems=list(problem_texts(report)),

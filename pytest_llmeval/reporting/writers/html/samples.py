@@ -1,4 +1,4 @@
-"""The samples of a page: an index of all of them by columns, and their texts in compressed chunks, read on demand.
+"""The samples of a page: an index by columns, with how each changed, and texts in compressed chunks.
 
 Records are read twice and never held: first for what decides where a sample stands and whether its texts are in the
 page, then for what is written. Some twenty bytes of each sample stay in memory, and the value of a sample that others
@@ -20,19 +20,132 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal, TypeAlias
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.report import Comparison, GateResult, Report
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.tables.samples import as_text, sample_fields, sample_options
 from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
-from pytest_llmeval.reporting.writers.html.changes import Changes
-from pytest_llmeval.scoring.metrics.sample_values import made_of
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.sample_values import made_of, value_of
+from pytest_llmeval.scoring.paired_metrics import (
+    LEAST_CHANGE,
+    FlippedSample,
+    FlippedSamples,
+)
 from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.types import JSON
 
-__all__ = ["CHUNK_RECORDS", "MAX_TEXT_BYTES", "PageSamples", "page_samples"]
+__all__ = [
+    "CHUNK_RECORDS",
+    "MAX_TEXT_BYTES",
+    "Changes",
+    "Direction",
+    "PageSamples",
+    "SampleChange",
+    "compared_metric",
+    "gates_of_changes",
+    "page_samples",
+]
+
+
+Direction: TypeAlias = Literal["worse", "better", "same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleChange:
+    """A sample's value before and now, of the metric by which its suite is compared."""
+
+    direction: Direction
+    before: float
+    now: float
+
+
+class Changes:
+    """The changes of the samples of a report.
+
+    A comparison with a baseline takes precedence over one of models; of the suite's metrics accuracy does, else the
+    first that samples have values of. Give each record to ``read`` first, then ask ``of``: records of the first model
+    may stand after the others.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._moved: dict[tuple[str, str | None], dict[str, SampleChange]] = {}
+        self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
+        self._first: dict[tuple[str, str], dict[str, float]] = {}
+        self._first_models: dict[str, str] = {}
+        self._names: dict[str, set[str]] = {}
+        for key, (_, moved) in _against_baseline(report).items():
+            self._moved[key] = _changes(moved)
+        better = report.better_by_suite()
+        for one in report.comparisons:
+            if (one.suite, one.second) not in self._moved and (metric := compared_metric(one)) is not None:
+                is_higher = definition(metric, better.get(one.suite, {})).higher_is_better is not False
+                self._metrics[one.suite, one.second] = metric, is_higher
+                self._first_models[one.suite] = one.first
+                self._names.setdefault(one.suite, set()).add(metric)
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing was compared."""
+        return not self._moved and not self._metrics
+
+    def read(self, record: Record) -> None:
+        """Remember the record's value if others are compared with it."""
+        if self._first_models.get(record.suite) == record.model:
+            for name in self._names.get(record.suite, ()):
+                if (value := value_of(record, name)) is not None:
+                    self._first.setdefault((record.suite, name), {})[record.id] = value
+
+    def of(self, record: Record) -> SampleChange | None:
+        """Return how the sample changed, or None if that is not known.
+
+        It is not known of a sample that was not compared. A comparison with a baseline keeps those that changed most.
+        """
+        for model in (record.model, None):
+            if (moved := self._moved.get((record.suite, model))) is not None:
+                return moved.get(record.id)
+        compared = self._metrics.get((record.suite, record.model or ""))
+        if compared is None:
+            return None
+        metric, is_higher = compared
+        now, before = value_of(record, metric), self._first.get((record.suite, metric), {}).get(record.id)
+        if now is None or before is None:
+            return None
+        if abs(now - before) <= LEAST_CHANGE:
+            return SampleChange(direction="same", before=before, now=now)
+        return SampleChange(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
+
+
+def gates_of_changes(report: Report) -> list[GateResult]:
+    """Return the gates whose comparison with a baseline says which samples changed: one for each suite and model."""
+    return [gate for gate, _ in _against_baseline(report).values()]
+
+
+def _against_baseline(report: Report) -> dict[tuple[str, str | None], tuple[GateResult, FlippedSamples]]:
+    """Map each suite and model to a gate and its samples, by the metric that says most of a sample: accuracy first."""
+    found: dict[tuple[str, str | None], tuple[GateResult, FlippedSamples]] = {}
+    for one in sorted(report.gates, key=lambda gate: gate.metric != "accuracy"):
+        if one.suite is not None and one.regression is not None and one.regression.movers is not None:
+            found.setdefault((one.suite, one.model), (one, one.regression.movers))
+    return found
+
+
+def _changes(moved: FlippedSamples) -> dict[str, SampleChange]:
+    sides: Sequence[tuple[Direction, Sequence[FlippedSample]]] = (("worse", moved.worse), ("better", moved.better))
+    return {
+        one.id: SampleChange(direction=direction, before=one.before, now=one.now)
+        for direction, members in sides
+        for one in members
+    }
+
+
+def compared_metric(one: Comparison) -> str | None:
+    """Return which of the compared metrics says most of a sample."""
+    names = list(one.movers)
+    return "accuracy" if "accuracy" in names else next(iter(names), None)
+
 
 CHUNK_RECORDS = 250
 MAX_TEXT_BYTES = 52_000_000
