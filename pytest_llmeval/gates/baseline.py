@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
@@ -41,6 +42,7 @@ from pytest_llmeval.reporting.report.report import (
     suite_of_baseline,
 )
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.paired_metrics import (
     PairedMetric,
     PairingError,
@@ -162,15 +164,15 @@ def _tests(
 ) -> Iterator[GateResult | _Test]:
     """Yield each suite's results, and the tests that are still to be made."""
     models_before, models_now = plans_of.models_before, plans_of.models_now
-    first = kept_records(plans_of.baseline, _needed(plans, models_before, of_baseline=True))
-    second = kept_records(plans_of.current, _needed(plans, models_now, of_baseline=False))
+    first = kept_records(plans_of.baseline, [plan.before for plan in plans if plan.before is not None])
+    second = kept_records(plans_of.current, [plan.after for plan in plans if plan.before is not None])
     for plan in plans:
         if plan.result is not None:
             yield plan.result
         elif plan.before is not None:
             own_first = first[group_of_suite(plan.before, models_before)]
             own_second = second[group_of_suite(plan.after, models_now)]
-            pair = pair_with_ties if plan.is_judged else pair_samples
+            pair = pair_with_ties if plan.is_judged else partial(pair_samples, are_rated=plan.compares_ratings)
             try:
                 pairs = pair(plan.before, plan.after, own_first, own_second, pairing)
             except (Refusal, Undecided) as error:
@@ -178,19 +180,6 @@ def _tests(
                 yield plans_of.result(plan.after, plan.metrics[0].name, outcome, str(error), notes=plan.notes)
             else:
                 yield from (_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics)
-
-
-def _needed(plans: Sequence[Plan], models: tuple[str, ...], *, of_baseline: bool) -> Mapping[Group, set[str]]:
-    """Return names of the values that are needed of each group's records."""
-    needed: dict[Group, set[str]] = {}
-    for plan in plans:
-        suite = plan.before if of_baseline else plan.after
-        if plan.before is not None and suite is not None:
-            names = set[str]()
-            if not (of_baseline and plan.is_judged):
-                names = names.union(*(needed_values(metric.name) for metric in plan.metrics))
-            needed.setdefault(group_of_suite(suite, models), set()).update(names)
-    return needed
 
 
 def _test(
@@ -292,6 +281,11 @@ class Plan:
     notes: tuple[str, ...] = ()
     result: GateResult | None = None
     is_judged: bool = False
+
+    @property
+    def compares_ratings(self) -> bool:
+        """Tell whether a metric is made of ratings by people."""
+        return any(HUMAN in needed_values(metric.name) for metric in self.metrics)
 
 
 class SuitePlans:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,6 +21,7 @@ from pytest_llmeval.reporting.report.report import (
     Summary,
     compared_models,
     group_of_record,
+    group_of_suite,
 )
 from pytest_llmeval.reporting.storage.disk_records import DiskRecords
 from pytest_llmeval.scoring.metrics.judged import HUMAN, JUDGE_PROMPT
@@ -100,23 +101,14 @@ class SamplePairs:
     num_unscored: int
 
 
-def kept_records(report: Report, needed: Mapping[Group, Collection[str]]) -> dict[Group, dict[str, Record]]:
-    """Return the records of the groups, by sample id; ``needed`` are the names of the values to compare, by group.
-
-    The report's records are read once, and kept without their texts. Ratings by people are kept only if they are
-    needed.
-    """
+def kept_records(report: Report, suites: Iterable[SuiteReport]) -> dict[Group, dict[str, Record]]:
+    """Return the records of the suites without their texts, by sample id. The report's records are read once."""
     compared = compared_models(report)
-    kept: dict[Group, dict[str, Record]] = {group: {} for group in needed}
+    kept: dict[Group, dict[str, Record]] = {group_of_suite(suite, compared): {} for suite in suites}
     records = records_without_texts(report.records) if isinstance(report.records, DiskRecords) else report.records
     for record in records:
-        group = group_of_record(record, compared)
-        if group in kept:
-            if HUMAN in record.values and HUMAN not in needed[group]:
-                values = {name: value for name, value in record.values.items() if name != HUMAN}
-                kept[group][record.id] = replace(record, values=values)
-            else:
-                kept[group][record.id] = record
+        if (own := kept.get(group_of_record(record, compared))) is not None:
+            own[record.id] = record
     return kept
 
 
@@ -126,8 +118,13 @@ def pair_samples(
     first: Mapping[str, Record],
     second: Mapping[str, Record],
     pairing: Pairing,
+    *,
+    are_rated: bool,
 ) -> SamplePairs:
-    """Pair the baseline's samples (``before``, ``first``) with this session's. Raise ``Refusal`` and ``Undecided``."""
+    """Pair the baseline's samples (``before``, ``first``) with this session's. Raise ``Refusal`` and ``Undecided``.
+
+    ``are_rated``: the metrics compare judges with people, whose ratings have to be the same.
+    """
     notes = [*_unscored_before(before, pairing), *_unscored(after, pairing), *_hidden(after.info)]
     if before.info.judge != after.info.judge:
         schema = pairing.reports[0].schema
@@ -151,7 +148,7 @@ def pair_samples(
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
     if not scored:
         raise Refusal("no sample that both reports scored")
-    rated = [sample_id for sample_id in scored if HUMAN in second[sample_id].values]
+    rated = scored if are_rated else ()
     if relabelled := sum(_has_other_label(first[sample_id], second[sample_id]) for sample_id in rated):
         raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
@@ -180,7 +177,7 @@ def _check_reasoning(first: Mapping[str, Record], *, splits: bool) -> None:
 
 
 def _has_other_label(before: Record, after: Record) -> bool:
-    """Tell whether people rated the sample anew; records hold ratings if a metric that needs them is compared."""
+    """Tell whether people rated the sample anew."""
     labels = [kept.values.get(HUMAN) for kept in (before, after)]
     return None not in labels and labels[0] != labels[1]
 

@@ -159,5 +159,6 @@ def test_a_metric_of_all_samples_together_has_its_share_too() -> None:
 
 
 def test_reasons_are_kept() -> None:
-    found = kept_records(report(lacking(is_said=True)), {("s", None): {"wit"}})["s", None]
+    made = report(lacking(is_said=True))
+    found = kept_records(made, made.suites)["s", None]
     assert [kept.not_measurable for kept in found.values()] == [{"*": "no joke"}] * 7 + [{}] * 13
