@@ -31,24 +31,21 @@ from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GateRul
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import quoted
 
-__all__ = ["decide_thresholds", "finding", "missing_reason", "not_measurable_reason", "number_beside"]
+__all__ = ["decide_thresholds", "number_beside"]
 
 
 _FAILED: Mapping[str, str] = MappingProxyType({">=": "below", ">": "not above", "<=": "above", "<": "not below"})
 _MAX_DECIMALS = 17
 
 
-def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
+def _finding(rule: GateRule, subject: GateSubject, metric: Metric, decides: float) -> str:
     """Return ``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``, without the end if the rule holds.
 
-    The metric has a value, and the bound that the rule asks for. The interval of a single sample says nothing, and is
+    ``decides`` is the metric's value, or the bound that the rule asks for. The interval of a single sample says nothing, and is
     shown only if the rule is about it.
     """
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
     texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
-    decides = numbers[rule.bound]
-    if decides is None:
-        raise ValueError(f"{subject} has no {rule.bound}")
     texts[rule.bound] = number_beside(decides, rule)
     has_interval = texts["ci_low"] and texts["ci_high"] and (metric.n > 1 or rule.bound != "value")
     interval = f" [{texts['ci_low']}, {texts['ci_high']}]" if has_interval else ""
@@ -59,7 +56,7 @@ def finding(rule: GateRule, subject: GateSubject, metric: Metric) -> str:
     return f"{found}: {what}{_FAILED[rule.comparison]} {rule.written_threshold}"
 
 
-def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
+def _missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
     """Return why a gate fails on a metric that some samples lack."""
     lacking = f"{num_missing} of {num_scored} scored sample{'' if num_scored == 1 else 's'}"
     return (
@@ -68,7 +65,7 @@ def missing_reason(metric: str, num_missing: int, num_scored: int) -> str:
     )
 
 
-def not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
+def _not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> str | None:
     """Return why a gate fails on a metric without any value, or None if no reason is known."""
     names = (subject.metric, f"{subject.metric.partition('.')[0]}.{WILDCARD}", WILDCARD)
     counts: Counter[str] = Counter()
@@ -174,7 +171,7 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
 
 
 def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
-    """None for a gate of every suite that is about a metric or category which this one does not have."""
+    """Decide a gate on a suite; None if it is for every suite, on a metric or category that this one does not have."""
     # This holds without metrics too: numbers that could not be computed must not disarm a gate.
     if gate.for_all and gate.rule and not exists(gate.rule.subject, _all_metrics(suite), suite.categories):
         return None
@@ -196,7 +193,7 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
     except _Fails as error:
         return _result(gate, suite, "failed", str(error), notes=tuple(notes))
     outcome: GateOutcome = "passed" if rule.holds(value) else "failed"
-    return _result(gate, suite, outcome, finding(rule, subject, metric), subject, value, tuple(notes))
+    return _result(gate, suite, outcome, _finding(rule, subject, metric, value), subject, value, tuple(notes))
 
 
 def _all_metrics(suite: SuiteReport) -> tuple[str, ...]:
@@ -256,7 +253,7 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
     metric = (suite.macro if subject.is_macro else part.metrics).get(subject.metric)
     if metric is None:
         parts = list(suite.categories.values()) if subject.is_macro else [part]
-        if (reason := not_measurable_reason(subject, parts)) is not None:
+        if (reason := _not_measurable_reason(subject, parts)) is not None:
             raise _Fails(reason)
         where = " in each category" if subject.is_macro else ""
         raise _Fails(f"{subject} was not measured{where}")
@@ -278,7 +275,7 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
     num_missing = sum(_num_missing(subject.metric, one) for one in measured)
     num_scored = sum(one.num_scored for one in measured)
     if num_missing:
-        raise _Fails(missing_reason(subject.metric, num_missing, num_scored))
+        raise _Fails(_missing_reason(subject.metric, num_missing, num_scored))
     num_unmeasured = sum(sum(one.not_measurable.get(subject.metric, {}).values()) for one in measured)
     least = suite.info.min_measurable
     if session.options.require and num_unmeasured > (1 - least) * num_scored + _ROUNDING:

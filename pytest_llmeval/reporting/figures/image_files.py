@@ -124,7 +124,7 @@ def svg_text(figure: ReportFigure, *, palette: Palette = INLINE, has_title: bool
     """
     root = ElementTree.fromstring(_drawn(figure, has_title=has_title))
     marks = {f"#{node.get('id')}": dict(node.attrib) for node in root.iter() if _local(node.tag) == "path"}
-    _clean(root, marks, _replacements(palette))
+    _clean(root, marks, {INK: palette.ink, MUTED: palette.muted, GRID: palette.grid})
     _rename_ids(root, figure.name)
     found = ElementTree.Element("svg", {"xmlns": _NAMESPACE, **_INHERITED})
     found.attrib.update({name: root.attrib[name] for name in ("width", "height", "viewBox") if name in root.attrib})
@@ -150,10 +150,6 @@ def _drawn(figure: ReportFigure, *, has_title: bool) -> str:
         FigureCanvasSVG(figure.figure)
         figure.figure.savefig(file, format="svg", metadata={"Date": None}, **options)
     return file.getvalue()
-
-
-def _replacements(palette: Palette) -> Mapping[str, str]:
-    return {INK: palette.ink, MUTED: palette.muted, GRID: palette.grid}
 
 
 def _clean(node: ElementTree.Element, marks: Mapping[str, Mapping[str, str]], colours: Mapping[str, str]) -> None:

@@ -5,7 +5,6 @@ Nothing here needs matplotlib.
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -217,4 +216,4 @@ def listed(texts: Sequence[str], *, most: int = 6) -> str:
 
 def finite(value: float | None) -> float | None:
     """Return the value, or None if it cannot be drawn."""
-    return value if value is not None and math.isfinite(value) and abs(value) <= _LARGEST else None
+    return value if value is not None and abs(value) <= _LARGEST else None
