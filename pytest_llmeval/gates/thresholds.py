@@ -41,8 +41,8 @@ _MAX_DECIMALS = 17
 def _finding(rule: GateRule, subject: GateSubject, metric: Metric, decides: float) -> str:
     """Return ``accuracy 0.583 [0.512, 0.651], n 200: below 0.6``, without the end if the rule holds.
 
-    ``decides`` is the metric's value, or the bound that the rule asks for. The interval of a single sample says nothing, and is
-    shown only if the rule is about it.
+    ``decides`` is the metric's value, or the bound that the rule asks for. The interval of a single sample says
+    nothing, and is shown only if the rule is about it.
     """
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
     texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
