@@ -58,14 +58,8 @@ from pytest_llmeval.text.wording import nearest, quoted
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    "GatedMetric",
-    "Plan",
-    "SuitePlans",
     "baseline_gate",
-    "changed_definition",
     "compare_reports",
-    "gated_metrics",
-    "unmatched_margins",
 ]
 
 
@@ -190,7 +184,7 @@ def _test(
         return replace(gate, reason=metric.problem or "")
     if plan.is_judged and metric.name != JUDGED_METRIC:
         return replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
-    changed = None if plan.is_judged else changed_definition(metric.name, plans_of.baseline, before, plan.after)
+    changed = None if plan.is_judged else _changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
         return replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:
@@ -301,7 +295,7 @@ class SuitePlans:
         """Yield the plan of each suite of this session."""
         incomplete = tuple(_incomplete(self.baseline))
         for after in self.current.suites:
-            metrics = gated_metrics(after, self._margins)
+            metrics = _gated_metrics(after, self._margins)
             found = self._partner(after, metrics, incomplete)
             if isinstance(found, SuiteReport):
                 is_judged = REPLIES in after.info.fingerprint_parts
@@ -358,14 +352,14 @@ class SuitePlans:
                 reason = "in the baseline, and not among the suites of this session"
             elif not selection.is_partial:
                 outcome, reason = "failed", f"in the baseline, and did not run{on_model}"
-            metrics = gated_metrics(before, self._margins)
+            metrics = _gated_metrics(before, self._margins)
             metric = metrics[0].name if metrics else None
             yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
 
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
         """Yield a result for each margin that applies to no suite."""
         names = self.current.suite_names
-        for margin, reason in unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
+        for margin, reason in _unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
             suite = margin.suite if margin.suite in names else None
             yield replace(baseline_gate(None, outcome, reason, suite=suite), name=f"max drop {margin}")
 
@@ -430,7 +424,7 @@ class GatedMetric:
     problem: str | None = None
 
 
-def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
+def _gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
     """Return the suite's primary metric, if it has one, and the metrics that a margin names.
 
     If two margins are for one metric, the one that names the suite counts, else the later one.
@@ -447,7 +441,7 @@ def gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedM
     return tuple(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names)
 
 
-def unmatched_margins(
+def _unmatched_margins(
     margins: Sequence[Margin], suites: Sequence[SuiteReport], others: Sequence[SuiteReport]
 ) -> Iterator[tuple[Margin, str]]:
     """Yield each margin that is for nothing in ``suites``, nor in ``others`` that ran elsewhere, with the reason."""
@@ -473,7 +467,7 @@ def unmatched_margins(
         yield margin, f"no suite has a metric {quoted(margin.metric)}{hint}"
 
 
-def changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
+def _changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
     """Say what the metric's name meant when the baseline was made; None if it means the same.
 
     A baseline that does not say so (schema 1) is known by the kind of its metric alone.

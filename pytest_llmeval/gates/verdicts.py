@@ -10,7 +10,6 @@ from pytest_llmeval.text.wording import counted
 __all__ = [
     "fails",
     "is_beyond",
-    "is_within_noise",
     "numeric_noise",
     "regression_reason",
     "too_few_measured",
@@ -35,7 +34,7 @@ def fails(found: Regression, largest_drop: float | None) -> bool:
     return found.p_adjusted <= found.alpha and is_beyond(found.drop, max(found.margin, found.noise), values)
 
 
-def is_within_noise(found: Regression) -> bool:
+def _is_within_noise(found: Regression) -> bool:
     """Tell whether a drop fails nothing only because it is within the noise."""
     values = found.baseline, found.current
     return (
@@ -143,7 +142,7 @@ def _verdict(found: Regression, largest_drop: float | None) -> list[str]:
             return ["no sample's value has changed"]
         said = "is not excluded" if is_beyond(largest_drop, found.margin, values) else "is excluded"
         return [f"a drop beyond the margin {margin} {said}"]
-    if is_within_noise(found):
+    if _is_within_noise(found):
         return [f"within numeric noise {_size(found.noise)}"]
     if found.margin and found.drop > 0:
         return [where]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS",
-    "MAX_FIGURES",
     "FiguresUnavailable",
     "ReportFigures",
     "figures_of",

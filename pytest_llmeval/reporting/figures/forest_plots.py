@@ -31,7 +31,6 @@ from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 
 __all__ = [
     "Mark",
-    "MarkRow",
     "agreement_figures",
     "differences_figures",
     "forest_figures",

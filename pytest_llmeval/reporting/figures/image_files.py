@@ -22,11 +22,7 @@ from pytest_llmeval.reporting.figures.style import GRID, INK, MUTED, SIZE, Sheet
 from pytest_llmeval.reporting.storage.atomic_write import atomic_path, atomic_write
 
 __all__ = [
-    "INLINE",
     "ON_ANY_PAGE",
-    "PRINT",
-    "Palette",
-    "drawing_to_write",
     "svg_document",
     "svg_text",
     "write_figure",
@@ -41,7 +37,7 @@ _LIMIT = 240
 
 
 @contextmanager
-def drawing_to_write(figure: ReportFigure, *, has_title: bool, **settings: Any) -> Iterator[dict[str, Any]]:
+def _drawing_to_write(figure: ReportFigure, *, has_title: bool, **settings: Any) -> Iterator[dict[str, Any]]:
     """Yield settings with which ``savefig`` writes the figure; with ``has_title`` its title stands above it.
 
     The title's lines are no wider than the figure. Afterwards the figure is as it was.
@@ -146,7 +142,7 @@ def svg_document(figure: ReportFigure, *, palette: Palette = PRINT, comment: str
 def _drawn(figure: ReportFigure, *, has_title: bool) -> str:
     file = io.StringIO()
     salt = {"svg.hashsalt": f"pytest-llmeval {figure.name}"}
-    with drawing_to_write(figure, has_title=has_title, **salt) as options:
+    with _drawing_to_write(figure, has_title=has_title, **salt) as options:
         FigureCanvasSVG(figure.figure)
         figure.figure.savefig(file, format="svg", metadata={"Date": None}, **options)
     return file.getvalue()
@@ -228,7 +224,7 @@ def write_figure(
         write_pdf([figure], path, title=figure.title, has_titles=has_title)
     else:
         written: dict[str, Any] = {"format": "png", "dpi": _DPI, "facecolor": "white", "metadata": {"Software": None}}
-        with atomic_path(path, suffix=".png") as temporary, drawing_to_write(figure, has_title=has_title) as options:
+        with atomic_path(path, suffix=".png") as temporary, _drawing_to_write(figure, has_title=has_title) as options:
             figure.figure.savefig(temporary, **written, **options)
 
 
@@ -243,5 +239,5 @@ def write_pdf(
     metadata = {"CreationDate": None, "Creator": None, "Producer": None, "Title": named}
     with atomic_path(path, suffix=".pdf") as temporary, drawing(), PdfPages(temporary, metadata=metadata) as pages:
         for figure in figures:
-            with drawing_to_write(figure, has_title=has_titles) as options:
+            with _drawing_to_write(figure, has_title=has_titles) as options:
                 pages.savefig(figure.figure, **options)

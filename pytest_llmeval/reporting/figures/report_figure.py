@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_ROWS",
-    "FigureNames",
     "Key",
     "LineStyle",
     "PlannedFigure",

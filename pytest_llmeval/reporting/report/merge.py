@@ -39,20 +39,8 @@ from pytest_llmeval.types import JSON, ServerUse
 
 __all__ = [
     "ChainedRecords",
-    "NamedReport",
-    "Shards",
-    "asked_models",
-    "check_definitions",
-    "check_models",
-    "check_suites",
-    "ends_badly",
-    "joined_shards",
     "merge_reports",
-    "missing_problem",
-    "shards_of",
     "side_by_side",
-    "uncollected",
-    "without_missing",
 ]
 
 
@@ -73,7 +61,7 @@ _MAX_SHOWN = 60
 _MAX_SHOWN_OF_HASH = 12
 
 
-def asked_models(report: Report) -> tuple[str, ...]:
+def _asked_models(report: Report) -> tuple[str, ...]:
     """Return the values of ``--llm-model``, in their order; none if the report does not say."""
     given = report.options.get("model")
     if isinstance(given, list | tuple):
@@ -81,7 +69,7 @@ def asked_models(report: Report) -> tuple[str, ...]:
     return () if given is None else (str(given),)
 
 
-def check_models(parts: Sequence[NamedReport]) -> None:
+def _check_models(parts: Sequence[NamedReport]) -> None:
     """Raise ``ReportError`` unless the parts ran the same models; their devices may differ.
 
     A part that met no model (no sample of any suite was its own) goes with all others.
@@ -93,7 +81,7 @@ def check_models(parts: Sequence[NamedReport]) -> None:
         if names:
             first = first or (name, report)
             others = {str(model.get("name")) for model in first[1].models}
-            asked, asked_first = set(asked_models(report)), set(asked_models(first[1]))
+            asked, asked_first = set(_asked_models(report)), set(_asked_models(first[1]))
             # One of several that were asked for can have failed to load on one machine.
             if names != others and (not asked or asked != asked_first):
                 raise ReportError(
@@ -115,7 +103,7 @@ def _with_source(model: Mapping[str, JSON]) -> Mapping[str, JSON]:
     return {**model, SOURCE: details.get(SOURCE) if isinstance(details, Mapping) else None}
 
 
-def check_suites(parts: Sequence[NamedReport]) -> None:
+def _check_suites(parts: Sequence[NamedReport]) -> None:
     """Raise ``ReportError`` unless suites of one name are equal: questions, prompt, scorer, settings, judge, gates."""
     known: dict[str, tuple[str, SuiteInfo]] = {}
     for name, report in parts:
@@ -134,7 +122,7 @@ def check_suites(parts: Sequence[NamedReport]) -> None:
                 )
 
 
-def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
+def _uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
     """Yield a text for each suite that a part found and another part did not; parts that do not say are left out."""
     finders: dict[str, str] = {}
     for name, report in parts:
@@ -146,7 +134,7 @@ def uncollected(parts: Sequence[NamedReport]) -> Iterator[str]:
                 yield f"{name} did not collect the suite {suite!r}, which {finders[suite]} did"
 
 
-def ends_badly(parts: Sequence[NamedReport]) -> Iterator[str]:
+def _ends_badly(parts: Sequence[NamedReport]) -> Iterator[str]:
     """Yield a text for each part that did not end as a run does that did all it had to do; gates may have failed."""
     for name, report in parts:
         if report.stopped is not None:
@@ -171,7 +159,7 @@ def _says_why(report: Report) -> bool:
     )
 
 
-def check_definitions(parts: Sequence[NamedReport]) -> None:
+def _check_definitions(parts: Sequence[NamedReport]) -> None:
     """Raise ``ReportError`` unless the names of metrics mean the same in all parts, and in this version."""
     own = definitions_of(suite for _, report in parts for suite in report.suites)
     for name, report in parts:
@@ -229,7 +217,7 @@ class Shards:
         return [f"{number}/{self.count}" for number in sorted(self.numbers)]
 
 
-def shards_of(name: str, report: Report) -> Shards | None:
+def _shards_of(name: str, report: Report) -> Shards | None:
     """Return the shards that the report holds, or None if its run had none. Raises ``ReportError``, naming ``name``."""
     given = report.options.get("shard")
     if given is None:
@@ -242,12 +230,12 @@ def shards_of(name: str, report: Report) -> Shards | None:
     return Shards(frozenset(numbers), counts.pop())
 
 
-def joined_shards(parts: Sequence[tuple[str, Report]]) -> Shards | None:
+def _joined_shards(parts: Sequence[tuple[str, Report]]) -> Shards | None:
     """Return the shards of all parts together, or None if no part is a shard.
 
     Raises ``ReportError`` for shards of differently cut runs, and for one shard given twice.
     """
-    found = [(name, shards) for name, shards in ((name, shards_of(name, report)) for name, report in parts) if shards]
+    found = [(name, shards) for name, shards in ((name, _shards_of(name, report)) for name, report in parts) if shards]
     owners: dict[int, str] = {}
     for name, shards in found:
         first_name, first = found[0]
@@ -263,14 +251,14 @@ def joined_shards(parts: Sequence[tuple[str, Report]]) -> Shards | None:
     return Shards(frozenset(owners), found[0][1].count) if found else None
 
 
-def missing_problem(shards: Shards) -> str:
+def _missing_problem(shards: Shards) -> str:
     """Return the problem of a report that lacks some shards."""
     texts = [f"{number}/{shards.count}" for number in shards.missing]
     return f"{_MISSING}shard{'' if len(texts) == 1 else 's'} {', '.join(texts)}"
 
 
-def without_missing(problems: Iterable[str]) -> list[str]:
-    """Return the problems without those of ``missing_problem``: a merged report says for itself what it lacks."""
+def _without_missing(problems: Iterable[str]) -> list[str]:
+    """Return the problems without those of ``_missing_problem``: a merged report says for itself what it lacks."""
     return [problem for problem in problems if not problem.startswith(_MISSING)]
 
 
@@ -312,26 +300,26 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     problems of the merged report. Its exit code is not the 1 of a part: it counts problems and unscored samples, until
     gates are decided on the whole.
     """
-    shards = joined_shards(parts)
-    check_models(parts)
-    check_suites(parts)
-    check_definitions(parts)
+    shards = _joined_shards(parts)
+    _check_models(parts)
+    _check_suites(parts)
+    _check_definitions(parts)
     parts = _sorted_parts(parts)
     reports = [report for _, report in parts]
     options = _merged_options(reports, shards)
     compared = compared_models(replace(reports[0], options=options))
     groups = _grouped_records([(name, verify_report(report, f"the report {name}")) for name, report in parts], compared)
     if shards is not None and shards.missing and not partial:
-        raise ReportError(f"{missing_problem(shards)}: give these too, or --partial to merge what there is")
-    lacking = [*uncollected(parts), *ends_badly(parts)]
+        raise ReportError(f"{_missing_problem(shards)}: give these too, or --partial to merge what there is")
+    lacking = [*_uncollected(parts), *_ends_badly(parts)]
     if lacking and not partial:
         raise ReportError(f"{'; '.join(lacking)}: run it again, or --partial to merge what there is")
-    problems = list(dict.fromkeys(problem for _, report in parts for problem in without_missing(report.problems)))
+    problems = list(dict.fromkeys(problem for _, report in parts for problem in _without_missing(report.problems)))
     problems += lacking
     models, judges = tuple(_merged_models(reports)), tuple(_merged_judges(reports))
     problems += [text for text in mixtures([*models, *judges]) if text not in problems]
     if shards is not None and shards.missing:
-        problems.append(missing_problem(shards))
+        problems.append(_missing_problem(shards))
     merged = Report(
         created=min(report.created for report in reports),
         seconds=sum(report.seconds for report in reports),
@@ -359,7 +347,7 @@ def _sorted_parts(parts: Sequence[NamedReport]) -> list[NamedReport]:
 
     def place(part: NamedReport) -> tuple[int, str, tuple[str, str, str]]:
         name, report = part
-        shards = shards_of(name, report)
+        shards = _shards_of(name, report)
         first = next(iter(report.records), None)
         key = ("", "", "") if first is None else (first.suite, first.model or "", first.id)
         return (0 if shards is None else min(shards.numbers), report.created, key)
@@ -442,7 +430,7 @@ def _merged_options(reports: Sequence[Report], shards: Shards | None) -> dict[st
     options = _common_values(
         [{name: value for name, value in report.options.items() if name != "shard"} for report in reports]
     )
-    asked = [asked_models(report) for report in reports if report.models] or [asked_models(reports[0])]
+    asked = [_asked_models(report) for report in reports if report.models] or [_asked_models(reports[0])]
     if models := dict.fromkeys(model for one in asked for model in one):
         options["model"] = list[JSON](models)
     if shards is not None and shards.missing:

@@ -21,7 +21,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import ANY_JSON_FIELDS, Record, remove_texts, without_texts
 from pytest_llmeval.reporting.storage.json_form import plain_schema, record_from_json, record_from_text, record_to_json
 
-__all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "FileState", "file_state", "records_at", "records_of_block"]
+__all__ = ["DECODER", "RECORD_PREFIX", "DiskRecords", "file_state", "records_at", "records_of_block"]
 
 
 def records_of_block(block: bytes) -> Sequence[Record] | None:

@@ -42,7 +42,7 @@ from pytest_llmeval.reporting.storage.json_form import (
 from pytest_llmeval.text.wording import describe as describe_value
 from pytest_llmeval.types import JSON, EngineUse, ServerUse
 
-__all__ = ["JOURNAL_VERSION", "KILLED", "Journal", "JournalError", "Kind", "is_journal", "journal_path", "read_journal"]
+__all__ = ["KILLED", "Journal", "JournalError", "Kind", "is_journal", "journal_path", "read_journal"]
 
 
 Kind: TypeAlias = Literal["suite", "model", "judge", "use", "engine", "expected"]

@@ -12,7 +12,7 @@ from pytest_llmeval.text.escaping import printable, shortened
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["ShownOption", "as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
+__all__ = ["as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from pytest_llmeval.types import JSON
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COLUMNS", "LoadedReport", "load_report", "value_columns", "write_csv", "write_parquet", "write_questions"]
+__all__ = ["COLUMNS", "LoadedReport", "load_report", "write_csv", "write_parquet", "write_questions"]
 
 
 COLUMNS = (
@@ -58,7 +58,7 @@ def write_csv(report: Report, path: Path) -> None:
     it. A cell without a value is empty, and so is one whose value is no finite number. Lists and mappings are JSON. No
     text is a formula (see ``csv_text``).
     """
-    columns = value_columns(report)
+    columns = _value_columns(report)
     with atomic_write(path, encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*COLUMNS, *map(csv_text, columns.values())])
@@ -68,7 +68,7 @@ def write_csv(report: Report, path: Path) -> None:
             writer.writerow([*(_csv_cell(data[name]) for name in COLUMNS), *map(_csv_cell, values)])
 
 
-def value_columns(report: Report) -> dict[str, str]:
+def _value_columns(report: Report) -> dict[str, str]:
     """Map the names of the samples' values to their columns, in the order in which they are shown."""
     names = sorted({name for record in report.records for name in record.values}, key=shown_order)
     return {name: f"values.{name}" if name in COLUMNS else name for name in names}
@@ -109,7 +109,7 @@ def write_parquet(report: Report, path: Path) -> None:
         raise LLMEvalError(
             "Parquet needs pyarrow, which is not installed: pip install 'pytest-llmeval-suites[datasets]'"
         ) from None
-    columns = value_columns(report)
+    columns = _value_columns(report)
     kinds = {
         **dict.fromkeys(_FLOATS, pyarrow.float64()),
         **dict.fromkeys(_INTEGERS, pyarrow.int64()),

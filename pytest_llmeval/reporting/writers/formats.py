@@ -41,7 +41,6 @@ __all__ = [
     "format_of",
     "is_folder",
     "parse_target",
-    "report_formats",
     "suffixes",
     "write_report_file",
 ]
@@ -187,7 +186,7 @@ def folder_suffix() -> str:
     return next(one.suffix for one in FORMATS if one.is_for_folders)
 
 
-def report_formats() -> Mapping[str, ReportFormat]:
+def _report_formats() -> Mapping[str, ReportFormat]:
     """Map suffixes to what ``--llm-report`` writes."""
     return {one.suffix: one for one in _all(tuple(sys.path)) if one.is_report}
 
@@ -195,7 +194,7 @@ def report_formats() -> Mapping[str, ReportFormat]:
 def format_of(path: Path) -> ReportFormat | None:
     """Return the format whose suffix ends the file's name, the longest of several; None if there is none."""
     name = path.name.lower()
-    fitting = [one for suffix, one in report_formats().items() if name.endswith(suffix) and name != suffix]
+    fitting = [one for suffix, one in _report_formats().items() if name.endswith(suffix) and name != suffix]
     return max(fitting, key=lambda one: len(one.suffix), default=None)
 
 
@@ -233,7 +232,7 @@ _MAX_MODEL_BYTES = 100
 
 
 def parse_target(text: str) -> Path:
-    """Return the path of a file with a suffix of ``report_formats``, or of a folder.
+    """Return the path of a file with a suffix of ``_report_formats``, or of a folder.
 
     A folder exists, or has a slash at its end; one whose name has such a suffix needs the slash. Raise ``ValueError``,
     which says what is expected.
@@ -259,7 +258,7 @@ def parse_target(text: str) -> Path:
     if path.suffix.lower() == ".xml":
         raise ValueError("expected another suffix: --junitxml=FILE.xml is pytest's own and writes the JUnit file")
     raise ValueError(
-        f"expected a name that ends in {', '.join(report_formats())}, or a folder; with / at its end, it is created"
+        f"expected a name that ends in {', '.join(_report_formats())}, or a folder; with / at its end, it is created"
     )
 
 
@@ -335,7 +334,7 @@ def _claimed(folder: Path, report: Report) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a target is a folder: it exists, or its name has none of the suffixes of ``report_formats``."""
+    """Tell whether a target is a folder: it exists, or its name has none of the suffixes of ``_report_formats``."""
     return os.path.isdir(path) or format_of(path) is None
 
 

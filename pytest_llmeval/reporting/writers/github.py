@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.tables.suites import short_model_names, suite_name
 from pytest_llmeval.reporting.writers.markdown import markdown_summary
 from pytest_llmeval.text.escaping import printable, shortened
 
-__all__ = ["MAX_CHARACTERS", "MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary", "is_github"]
+__all__ = ["MAX_CHARACTERS", "MAX_SUMMARY_BYTES", "annotation_lines", "append_job_summary"]
 
 MAX_CHARACTERS = 65_536
 """The most characters of a comment on GitHub. Nobody reads a longer job summary either."""
@@ -31,7 +31,7 @@ _MAX_MESSAGE = 2000
 _CUT = "\n… cut here: GitHub shows 1 MiB of a step's summary.\n"
 
 
-def is_github(environ: Mapping[str, str]) -> bool:
+def _is_github(environ: Mapping[str, str]) -> bool:
     """Tell whether this process is a step of GitHub Actions."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
@@ -42,7 +42,7 @@ def append_job_summary(report: Report, environ: Mapping[str, str]) -> str | None
     Return what went wrong, in one line: the run is not to fail for it.
     """
     name = environ.get("GITHUB_STEP_SUMMARY")
-    if not is_github(environ) or not name:
+    if not _is_github(environ) or not name:
         return None
     try:
         with Path(name).open("ab") as file:
@@ -59,7 +59,7 @@ def annotation_lines(report: Report, environ: Mapping[str, str], *, root: Path) 
     Each is a line to print as it is. ``root`` is what the paths of suites are relative to. Beyond what GitHub shows of
     one step, the last one counts the rest.
     """
-    if not is_github(environ):
+    if not _is_github(environ):
         return
     names = short_model_names(report)
     commands = []

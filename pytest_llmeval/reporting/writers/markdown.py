@@ -76,11 +76,8 @@ __all__ = [
     "NUMBERS",
     "OTHERS",
     "MarkdownPart",
-    "figure_lines",
-    "figures_folder",
     "markdown_distribution",
     "markdown_summary",
-    "markdown_table",
     "sample_markdown",
     "whole",
     "within",
@@ -88,7 +85,7 @@ __all__ = [
 ]
 
 
-def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
+def _markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped."""
     yield ""
     yield _row(headers)
@@ -132,7 +129,7 @@ class MarkdownPart:
         heading: str | None = None,
     ) -> MarkdownPart:
         """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
-        before, head, rule, *lines, after = markdown_table(table.headers, table.rows, table.align)
+        before, head, rule, *lines, after = _markdown_table(table.headers, table.rows, table.align)
         each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
         units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
         if units:
@@ -225,12 +222,12 @@ _HEAD_BYTES = 512
 _log = logging.getLogger(__name__)
 
 
-def figures_folder(path: Path) -> Path:
+def _figures_folder(path: Path) -> Path:
     """Return ``out_figures`` beside ``out.md``."""
     return path.with_name(f"{path.stem}_figures")
 
 
-def figure_lines(report: Report, path: Path) -> list[str]:
+def _figure_lines(report: Report, path: Path) -> list[str]:
     """Write the figures of the report at ``path``, and return the lines that show them.
 
     There are none if matplotlib is not installed, if the report has no figures, or if it is not written to a file that
@@ -239,7 +236,7 @@ def figure_lines(report: Report, path: Path) -> list[str]:
     """
     if path.suffix.lower() != ".md" or (path.exists() and not path.is_file()):
         return []
-    folder = figures_folder(path)
+    folder = _figures_folder(path)
     try:
         lines, names = _written(report, folder)
         _remove_others(folder, names)
@@ -309,7 +306,7 @@ def write_markdown(report: Report, path: Path) -> None:
     for record in report.records:
         unscored.add(record)
         questions.add(record)
-    figures = figure_lines(report, path)
+    figures = _figure_lines(report, path)
     with atomic_write(path, encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in whole(_parts(report, unscored, questions, figures)))
 
@@ -388,7 +385,7 @@ def markdown_distribution(report: Report) -> Iterator[str]:
     table = distribution_table(report.suites, short_model_names(report))
     if table.rows:
         yield "## Distribution of metrics over samples"
-        yield from markdown_table(table.headers, table.rows, table.align)
+        yield from _markdown_table(table.headers, table.rows, table.align)
 
 
 def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
@@ -414,7 +411,7 @@ def _flipped_lines(one: Flipped) -> Iterator[str]:
     table = flipped_table(one)
     yield ""
     yield markdown_text(flipped_heading(one))
-    yield from markdown_table(table.headers, table.rows, table.align)
+    yield from _markdown_table(table.headers, table.rows, table.align)
 
 
 def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[MarkdownPart]:
@@ -463,7 +460,7 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
     if len(suite.categories) > 1:
         rows = category_section(suite, names).rows
         table = metric_table("category", rows, metrics_shown(rows))
-        yield from markdown_table(table.headers, table.rows, table.align)
+        yield from _markdown_table(table.headers, table.rows, table.align)
         if means := ", ".join(mean_texts(suite.macro, parts="category")):
             yield f"Macro average over categories: {markdown_text(means)}"
             yield ""
@@ -517,7 +514,7 @@ class _Questions:
             [*_texts(record)[: len(headers)], *(_value(record.values.get(name)) for name in names)]
             for record in records
         )
-        yield from markdown_table([*headers, *names], rows, align)
+        yield from _markdown_table([*headers, *names], rows, align)
 
 
 def _texts(record: Record) -> list[str]:

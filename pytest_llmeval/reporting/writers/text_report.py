@@ -67,7 +67,6 @@ from pytest_llmeval.text.escaping import printable, shortened, without_commands
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    "Layout",
     "bounded_lines",
     "category_lines",
     "common_layout",
@@ -75,7 +74,6 @@ __all__ = [
     "distribution_lines",
     "gate_flip_lines",
     "gate_lines",
-    "hint_lines",
     "latency_lines",
     "main_numbers",
     "printed_lines",
@@ -125,7 +123,10 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     for suite in report.suites:
         if counts := [printable(text) for text in count_texts(suite)]:
             yield from joined_lines(f"{printable(suite_name(suite, names))}:", counts, width=width)
-    yield from hint_lines(report, names, width=width)
+    for text in (*no_answer_texts(report, names), *unjudged_texts(report, names)):
+        yield from textwrap.wrap(
+            text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
+        )
     if report.comparisons:
         yield ""
         yield from comparison_lines(report.comparisons, names, width=width)
@@ -305,14 +306,6 @@ def _average_lines(averages: Averages, names: Mapping[str, str], width: int) -> 
         yield from joined_lines(start, [printable(text) for text in means], width=width)
     for text in unlike_texts(averages):
         yield from wrapped_lines(printable(text), width=width)
-
-
-def hint_lines(report: Report, names: Mapping[str, str], *, width: int) -> Iterator[str]:
-    """Yield the hints for suites in which something is odd."""
-    for text in (*no_answer_texts(report, names), *unjudged_texts(report, names)):
-        yield from textwrap.wrap(
-            text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
-        )
 
 
 def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str], *, width: int) -> Iterator[str]:

@@ -32,7 +32,7 @@ from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSa
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import counted
 
-__all__ = ["GENERATOR", "Headline", "headline", "problem_texts", "write_html"]
+__all__ = ["GENERATOR", "headline", "problem_texts", "write_html"]
 
 GENERATOR = "pytest-llmeval-suites"
 """The name by which a page is known as one of ours."""

@@ -65,7 +65,6 @@ from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.types import JSON
 
 __all__ = [
-    "FlippedTables",
     "PageTable",
     "UnscoredReasons",
     "average_texts",
@@ -76,9 +75,6 @@ __all__ = [
     "flipped_tables",
     "gate_tables",
     "price_tables",
-    "printable_cells",
-    "samples_address",
-    "signed_difference",
     "suite_counts",
     "suite_tables",
     "unscored_table",
@@ -105,17 +101,17 @@ class PageTable(Table):
         return cls(**{one.name: getattr(table, one.name) for one in fields(Table)}, title=title, **more)
 
 
-def printable_cells(*cells: str) -> list[str]:
+def _printable_cells(*cells: str) -> list[str]:
     """Return the cells, made ``printable``."""
     return [printable(cell) for cell in cells]
 
 
-def samples_address(**parts: str | None) -> str:
+def _samples_address(**parts: str | None) -> str:
     """Return the place of the page where the script shows these samples, as ``address`` in page.js writes it."""
     return f"#{urlencode({name: printable(part) for name, part in parts.items() if part is not None})}"
 
 
-def signed_difference(value: float, low: float | None, high: float | None) -> str:
+def _signed_difference(value: float, low: float | None, high: float | None) -> str:
     """Return ``+0.100 [-0.050, 0.250]``."""
     text = f"{'+' if value >= 0 else ''}{number(value)}"
     return text if low is None or high is None else f"{text} [{number(low)}, {number(high)}]"
@@ -244,7 +240,7 @@ class UnscoredReasons:
                 reason = "another reason"
             self.counts[reason] += 1
             if reason not in self.first:
-                address = samples_address(sample=record.id, of=record.suite, by=record.model)
+                address = _samples_address(sample=record.id, of=record.suite, by=record.model)
                 self.first[reason] = record.nodeid, address
 
 
@@ -254,7 +250,7 @@ def unscored_table(reasons: UnscoredReasons) -> PageTable | None:
     if not counts:
         return None
     shown = counts.most_common(_MAX_REASONS)
-    rows = [printable_cells(f"{count:,}", reason, first[reason][0]) for reason, count in shown]
+    rows = [_printable_cells(f"{count:,}", reason, first[reason][0]) for reason, count in shown]
     notes = []
     if len(counts) > _MAX_REASONS:
         notes.append(f"{len(counts) - _MAX_REASONS:,} more reasons are in the JSON report")
@@ -272,7 +268,7 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
     """Yield what ran: models, judges, how log-likelihoods were computed, versions, options."""
     for title, members in (("Models", report.models), ("Models that scorers ask", report.judges)):
         if members:
-            rows = [printable_cells(str(one["name"]), _facts(one)) for one in members]
+            rows = [_printable_cells(str(one["name"]), _facts(one)) for one in members]
             yield PageTable(
                 title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2, is_folded=True
             )
@@ -284,7 +280,7 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
         *server_texts(report.judges),
     ]
     if lines:
-        rows = [printable_cells(line) for line in lines]
+        rows = [_printable_cells(line) for line in lines]
         yield PageTable(title="How it was asked", headers=("",), rows=rows, align=["left"], is_folded=True)
     scorers = [_suite_cells(suite) for suite in _each_suite(report)]
     if scorers:
@@ -292,7 +288,7 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
         yield PageTable(title="Suites", headers=headers, rows=scorers, align=["left"] * 4, is_folded=True)
     for title, facts in (("Environment", _flat(report.environment)), ("Options", report.options)):
         rows = [
-            printable_cells(name, _as_cell(value)) for name, value in facts.items() if value not in (None, [], {}, "")
+            _printable_cells(name, _as_cell(value)) for name, value in facts.items() if value not in (None, [], {}, "")
         ]
         if rows:
             yield PageTable(title=title, headers=("name", "value"), rows=rows, align=["left"] * 2, is_folded=True)
@@ -309,7 +305,7 @@ def _each_suite(report: Report) -> Iterator[SuiteReport]:
 def _suite_cells(suite: SuiteReport) -> list[str]:
     info = suite.info
     settings = _as_cell(dict(info.settings)) if info.settings else ""
-    return printable_cells(info.name, info.path or "", info.scorer or "", settings)
+    return _printable_cells(info.name, info.path or "", info.scorer or "", settings)
 
 
 def _facts(model: Mapping[str, JSON]) -> str:
@@ -393,7 +389,7 @@ def _flipped_table(flipped: Flipped) -> PageTable:
         tones=["bad" if row[0] == "worse" else "good" for row in table.rows],
         notes=notes if any(left_out) else [],
         is_folded=True,
-        links={1: [samples_address(sample=one.id, of=flipped.suite, by=flipped.model) for one in shown]},
+        links={1: [_samples_address(sample=one.id, of=flipped.suite, by=flipped.model) for one in shown]},
     )
 
 
@@ -426,10 +422,10 @@ def _flip_rows(
         if changed is None and found.p_value is None:
             continue
         counts = ("", "") if changed is None else [f"{count:,}" for count in changed]
-        difference = signed_difference(found.difference, found.ci_low, found.ci_high)
+        difference = _signed_difference(found.difference, found.ci_low, found.ci_high)
         p = _two_sided(found)
         shown = "" if p is None else p_text(p)
-        yield printable_cells(one.suite, model, metric, f"{found.n:,}", *counts, difference, shown)
+        yield _printable_cells(one.suite, model, metric, f"{found.n:,}", *counts, difference, shown)
 
 
 def _changed(found: Difference, moved: FlippedSamples | None, higher_is_better: bool | None) -> tuple[int, int] | None:
@@ -470,7 +466,7 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]
             title="Against the baseline",
             headers=_TESTED,
             rows=[
-                printable_cells(
+                _printable_cells(
                     "improved" if one.outcome != "failed" and has_improved(one) else one.outcome,
                     "" if one.suite is None else named(one.suite, one.model, names),
                     *_regression_cells(found, is_better=has_improved(one)),
@@ -506,7 +502,7 @@ def _addresses(gates: Sequence[GateResult], report: Report) -> list[str]:
 def _address_of(one: GateResult, *, is_listed: bool) -> str:
     is_worse = is_listed and one.regression is not None and one.regression.num_worse
     change = "worse" if is_worse else None
-    return samples_address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
+    return _samples_address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
 
 
 _TESTED = (
@@ -526,7 +522,7 @@ _TESTED = (
 
 def _regression_cells(found: Regression, *, is_better: bool) -> Iterator[str]:
     yield from (found.metric, f"{found.n:,}", number(found.baseline), number(found.current))
-    yield signed_difference(found.difference, found.ci_low, found.ci_high)
+    yield _signed_difference(found.difference, found.ci_low, found.ci_high)
     yield p_text(found.p_improved_adjusted if is_better else found.p_adjusted)
     yield from (f"{found.num_worse:,}", f"{found.num_better:,}")
     yield "" if found.smallest_drop is None else number(found.smallest_drop)
