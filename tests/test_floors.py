@@ -348,22 +348,17 @@ def test_every_library_is_declared() -> None:
     assert not undeclared
 
 
-def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
-    """A whole pytest run in a project without suites, with YAML files around, in a fresh interpreter.
-
-    Other plugins are not loaded, so what is imported is pytest's own or ours.
-    """
-    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
-    (tmp_path / "compose.yaml").write_text("services:\n  db:\n    image: postgres\n")
-    (tmp_path / "deployment_test.yaml").write_text("suite: deployment\ntemplates: [deployment.yaml]\ntests: []\n")
+def modules_of_session(folder: Path, *arguments: str) -> list[str]:
+    """The modules that a passing pytest run with our plugin alone has loaded at its end, in a fresh interpreter."""
+    options = ["-q", "-p", "pytest_llmeval.plugin", "-p", "no:cacheprovider", *arguments]
     program = (
         "import json, sys, pytest\n"
-        "code = pytest.main(['-q', '-p', 'pytest_llmeval.plugin', '-p', 'no:cacheprovider'])\n"
+        f"code = pytest.main({options!r})\n"
         "print(json.dumps([int(code), sorted(sys.modules)]))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
+        cwd=folder,
         env=clean_environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
@@ -374,7 +369,32 @@ def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
     *output, last = done.stdout.splitlines()
     code, modules = json.loads(last)
     assert code == 0, "\n".join(output) + done.stderr
+    return list(modules)
+
+
+def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
+    """A whole pytest run in a project without suites, with YAML files around, in a fresh interpreter.
+
+    Other plugins are not loaded, so what is imported is pytest's own or ours.
+    """
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
+    (tmp_path / "compose.yaml").write_text("services:\n  db:\n    image: postgres\n")
+    (tmp_path / "deployment_test.yaml").write_text("suite: deployment\ntemplates: [deployment.yaml]\ntests: []\n")
+    modules = modules_of_session(tmp_path)
     assert f"{PACKAGE}.plugin" in modules
     assert not [name for name in HEAVY if name in modules]
     own = {name.removeprefix(f"{PACKAGE}.plugin.") for name in modules if name.startswith(f"{PACKAGE}.plugin.")}
     assert own == {"hookspecs", "options", "process", "reporting_hooks", "settings", "startup", "stash"}
+
+
+def test_a_small_session_needs_no_library_of_numbers(tmp_path: Path) -> None:
+    """Its intervals have closed forms: numpy and scipy take longer to load than all the rest."""
+    (tmp_path / "four.yaml").write_text(
+        "suite: four\nscore: choice\nchoices: options\ntarget: answer\nprompt: {template: '{{ question }}'}\nsamples:\n"
+        + "".join(
+            f"- {{question: {name}, options: [x, y], answer: {number % 2}}}\n" for number, name in enumerate("abcd")
+        )
+    )
+    modules = modules_of_session(tmp_path, "--llm-model", "random", "four.yaml")
+    assert f"{PACKAGE}.scoring.metrics.summary" in modules
+    assert not {"numpy", "scipy"}.intersection(modules)
