@@ -1,4 +1,4 @@
-"""From text to tokens, by lm-eval 0.4.13's rules (``lm_eval/api/model.py`` and ``lm_eval/models/huggingface.py``).
+"""Turns text into tokens by lm-eval 0.4.13's rules (``lm_eval/api/model.py`` and ``lm_eval/models/huggingface.py``).
 
 - All trailing white space of the context moves to the continuation.
 - Context and continuation are encoded together, and what follows the first ``len(encoded context)`` tokens is the

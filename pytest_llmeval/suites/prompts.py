@@ -1,5 +1,5 @@
-"""Prompts: the template of a sample, the examples before it, the system text and the beginning of the reply, as text or
-as the turns of a chat.
+"""Makes prompts of a sample's template, the examples before it, the system text and the beginning of the reply, as text
+or as the turns of a chat.
 
 The parts are put together as lm-eval 0.4.13 does it (``fewshot_context`` and ``build_qa_turn`` of
 ``lm_eval/api/task.py``, ``maybe_delimit`` and ``requires_delimiter`` of ``lm_eval/api/utils.py``).

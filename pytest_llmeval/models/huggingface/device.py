@@ -1,4 +1,4 @@
-"""The place where a model runs: device, dtype, threads, and errors that say of the device that it is full or broken.
+"""The place where a model runs: its device, dtype, threads and memory, and the errors of a full or broken device.
 
 Imports torch, and not transformers.
 """

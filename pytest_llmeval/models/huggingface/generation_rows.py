@@ -1,5 +1,6 @@
-"""Rows whose tokens are read together, where rows leave when they are done and others come in their places; and their
-keys and values: one copy of the header that rows share, and a place for each row's own.
+"""Rows whose tokens are read together: rows leave when they are done, and others take their places.
+
+Their keys and values are kept here too: one copy of the header that rows share, and a place for each row's own.
 
 All rows end in the same column, and padding comes before a row's beginning, so that every row writes its next token
 into one column. Columns that no row needs any longer are not read; when the last column is reached, what is needed

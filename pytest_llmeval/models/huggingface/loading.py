@@ -1,4 +1,4 @@
-"""Loading a model of text and its tokenizer with transformers; every failure becomes one ``ModelError`` sentence."""
+"""Loads a model of text and its tokenizer with transformers; every failure becomes one ``ModelError`` sentence."""
 
 from __future__ import annotations
 

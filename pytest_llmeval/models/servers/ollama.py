@@ -1,4 +1,4 @@
-"""Ollama, through its own interface: there a prompt can be sent raw, and a prompt that is too long refused.
+"""Ollama, through its own interface: there a prompt can be sent raw, and one that is too long is refused.
 
 Its OpenAI interface wraps every text into the model's template, and cuts what does not fit without a word.
 """
