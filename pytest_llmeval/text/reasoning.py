@@ -132,7 +132,7 @@ _MAX_TAG = 300
 """Characters at the end of a prompt in which an opening tag is looked for."""
 
 
-class _Part(NamedTuple):
+class _Stretch(NamedTuple):
     """A stretch of a text, without the tags around it. ``is_open``: reasoning that has no end."""
 
     start: int
@@ -179,21 +179,21 @@ def _pattern(tag: str, before: str) -> str:
     return f"{before}(?i:{own})" if tag.startswith("<") else f"{before}{own}"
 
 
-def _parts(text: str, tags: Tags, opened: str) -> Iterator[_Part]:
+def _parts(text: str, tags: Tags, opened: str) -> Iterator[_Stretch]:
     """Yield the stretches of a text in their order: reasoning, and what stands outside of it.
 
     Before a closing tag that nothing has opened all is reasoning, and so it is in a text that ends inside of reasoning.
     """
     compiled = _of(tags)
     if not opened and compiled.has_harmony and (bare := _BARE_HARMONY.match(text)) is not None:
-        yield _Part(*bare.span(1), is_reasoning=True)
-        yield _Part(bare.end(), len(text), is_reasoning=False)
+        yield _Stretch(*bare.span(1), is_reasoning=True)
+        yield _Stretch(bare.end(), len(text), is_reasoning=False)
         return
     found = [(match, (match.lastindex or 1) - 1) for match in compiled.pattern.finditer(text)]
     with_code_hidden = _hide_code(text) if found and compiled.are_quotable else text
     count = len(tags)
     last_closing = {number - count: match.start() for match, number in found if number >= count}
-    parts: list[_Part] = []
+    parts: list[_Stretch] = []
     inside = next((number for number, (begin, _) in enumerate(tags) if begin == opened), None)
     start = num_before = 0
     for match, number in found:
@@ -201,22 +201,22 @@ def _parts(text: str, tags: Tags, opened: str) -> Iterator[_Part]:
         if inside is not None:
             # Reasoning may leave code open, or be cut off in it: only a tag that is quoted by itself closes nothing.
             if number == inside + count and not (is_code and _stands_in_backticks(text, match)):
-                parts.append(_Part(start, match.start(), is_reasoning=True))
+                parts.append(_Stretch(start, match.start(), is_reasoning=True))
                 start, inside = match.end(), None
         elif is_code:
             continue
         elif number >= count:
             if not _is_mentioned(text, match):
-                parts.append(_Part(start, match.start(), is_reasoning=True))
+                parts.append(_Stretch(start, match.start(), is_reasoning=True))
                 start, num_before = match.end(), len(parts)
         elif last_closing.get(number, -1) > match.start() or _begins_line(text, start, match.start()):
-            parts.append(_Part(start, match.start(), is_reasoning=False))
+            parts.append(_Stretch(start, match.start(), is_reasoning=False))
             start, inside = match.end(), number
     if inside is not None:
-        parts.append(_Part(start, len(text), is_reasoning=True, is_open=True))
+        parts.append(_Stretch(start, len(text), is_reasoning=True, is_open=True))
         num_before = len(parts)
     else:
-        parts.append(_Part(start, len(text), is_reasoning=False))
+        parts.append(_Stretch(start, len(text), is_reasoning=False))
     yield from (part._replace(is_reasoning=True) for part in parts[:num_before])
     yield from parts[num_before:]
 
@@ -263,7 +263,7 @@ def _begins_line(text: str, start: int, place: int) -> bool:
     return not before[2].strip() and (bool(before[1]) or place - start <= _INDENT)
 
 
-def _bare(text: str, part: _Part) -> str:
+def _bare(text: str, part: _Stretch) -> str:
     """Return a stretch of reasoning without white space around it, and without what is left of gpt-oss's format."""
     found = text[part.start : part.end]
     if "<|" in found:

@@ -38,13 +38,13 @@ def trace_steps(value: object) -> Steps:
         value = [value]
     if not isinstance(value, list | tuple):
         raise ValueError(f"found {describe(as_builtin(value))}, expected a list of steps: texts or mappings")
-    reading = _Reading()
-    return tuple(reading.as_json(step) for step in value)
+    reader = _TraceReader()
+    return tuple(reader.as_json(step) for step in value)
 
 
 @dataclass(slots=True)
-class _Reading:
-    """The state of reading one trace.
+class _TraceReader:
+    """Reads one trace.
 
     ``above`` are the ids of the lists and mappings that are being read; ``num_parts`` counts what was read.
     """

@@ -215,7 +215,7 @@ _FIRST_LINE = re.compile(rb'\{"schema": .*"journal": \d+\}\s*')
 
 
 @dataclass(slots=True)
-class _Found:
+class _JournalContents:
     """The contents of a journal. Of two lines about the same thing the later one is right."""
 
     infos: dict[str, SuiteInfo] = field(default_factory=dict)
@@ -246,7 +246,7 @@ def read_journal(path: Path) -> Report:
     Raises ``ReportError``, and ``OSError`` if the file cannot be read.
     """
     state = file_state(path)
-    found = _Found()
+    found = _JournalContents()
     head: dict[str, Any] = {}
     for number, (offset, line) in enumerate(_lines(path), 1):
         try:
@@ -298,7 +298,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             offset += len(line)
 
 
-def _take(found: _Found, offset: int, data: object) -> None:
+def _take(found: _JournalContents, offset: int, data: object) -> None:
     if not isinstance(data, dict) or len(data) != 1:
         raise ValueError(f"found {describe_value(data)}, expected a mapping with one key")
     ((kind, value),) = data.items()
@@ -336,7 +336,7 @@ def _group(value: Mapping[str, Any]) -> Group:
     return suite, model
 
 
-def _summarized(report: Report, found: _Found) -> Report:
+def _summarized(report: Report, found: _JournalContents) -> Report:
     compared, problems = compared_models(report), list[str]()
     by_group: dict[Group, list[Record]] = {group: [] for group in found.expected}
     by_group |= grouped((record for _, record in found.records.values()), compared)
