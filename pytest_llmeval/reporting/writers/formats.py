@@ -23,7 +23,6 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 from pytest_llmeval.errors import LLMEvalError, ReportError
-from pytest_llmeval.reporting.storage.atomic_write import atomic_path, check_writable
 from pytest_llmeval.text.names import short_names
 from pytest_llmeval.text.redaction import describe, redact
 
@@ -101,6 +100,8 @@ class ReportFormat:
         if self.package == _OURS:
             resolve_name(self.writer)(report, path)
             return
+        from pytest_llmeval.reporting.storage.atomic_write import atomic_path
+
         write = self._foreign_writer()
         with atomic_path(path, suffix=self.suffix) as temporary:
             try:
@@ -268,6 +269,8 @@ def check_target(path: Path) -> None:
     Missing folders are made: that of a file, one that is the target itself, and those above them.
     """
     if not os.path.isdir(path) and (form := format_of(path)) is not None:
+        from pytest_llmeval.reporting.storage.atomic_write import check_writable
+
         form.check()
         check_writable(path)
         return
