@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmeval.gates.options import BaselineSettings
-from pytest_llmeval.gates.verdicts import fails, numeric_noise
+from pytest_llmeval.gates.regressions import fails, numeric_noise
 from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family
 

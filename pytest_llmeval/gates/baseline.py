@@ -8,6 +8,14 @@ from functools import partial
 from typing import Literal
 
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
+from pytest_llmeval.gates.regressions import (
+    fails,
+    is_beyond,
+    numeric_noise,
+    regression_reason,
+    too_few_measured,
+    undecided_reason,
+)
 from pytest_llmeval.gates.sample_pairs import (
     JUDGED_METRIC,
     Pairing,
@@ -20,14 +28,6 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_with_ties,
 )
 from pytest_llmeval.gates.subjects import SubjectError, find_metric
-from pytest_llmeval.gates.verdicts import (
-    fails,
-    is_beyond,
-    numeric_noise,
-    regression_reason,
-    too_few_measured,
-    undecided_reason,
-)
 from pytest_llmeval.reporting.report.replies import REPLIES, changed_judge, replies_identity
 from pytest_llmeval.reporting.report.report import (
     ABSENT,

@@ -83,7 +83,7 @@ def regression_reason(found: Regression, *, flipped_to: tuple[str, str] | None, 
     if flipped_to is not None:
         worse, better = flipped_to
         parts.append(f"{counted(found.num_worse, 'sample')} became {worse} and {found.num_better:,} {better}")
-    clauses = [", ".join(parts), *_verdict(found, largest_drop)]
+    clauses = [", ".join(parts), *_margin_clauses(found, largest_drop)]
     if found.smallest_drop is not None:
         clauses.append(f"a drop of {_size(found.smallest_drop)} would be found (90% power)")
     return ("improved: " if has_improved else "") + "; ".join(clauses)
@@ -129,7 +129,7 @@ def _effect(found: Regression) -> str:
     return f"{found.metric} {before} -> {after}: {sign}{_fixed(difference, decimals)}{interval}"
 
 
-def _verdict(found: Regression, largest_drop: float | None) -> list[str]:
+def _margin_clauses(found: Regression, largest_drop: float | None) -> list[str]:
     margin, values = _size(found.margin), (found.baseline, found.current)
     where = f"{'beyond' if is_beyond(found.drop, found.margin, values) else 'within'} the margin {margin}"
     if found.mode == "margin":
