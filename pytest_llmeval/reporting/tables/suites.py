@@ -20,6 +20,7 @@ __all__ = [
     "USUAL",
     "MetricRow",
     "Section",
+    "average_texts",
     "averages_of",
     "category_section",
     "count_texts",
@@ -300,6 +301,14 @@ def averages_of(averages: Averages) -> Iterator[tuple[str, list[str]]]:
     for kind, metrics, parts in (("macro", averages.macro, "suite"), ("micro", averages.micro, None)):
         if means := [*mean_texts(metrics, parts=parts)]:
             yield kind, means
+
+
+def average_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the averages over suites, or why there are none. Not yet ``printable``."""
+    for averages in report.averages:
+        for kind, means in averages_of(averages):
+            yield f"{kind} average over {named('suites', averages.model, names)}: {', '.join(means)}"
+        yield from unlike_texts(averages)
 
 
 def unlike_texts(averages: Averages) -> Iterator[str]:

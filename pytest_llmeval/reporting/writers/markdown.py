@@ -49,7 +49,7 @@ from pytest_llmeval.reporting.tables.session import (
     store_texts,
 )
 from pytest_llmeval.reporting.tables.suites import (
-    averages_of,
+    average_texts,
     category_section,
     count_texts,
     distribution_table,
@@ -57,11 +57,9 @@ from pytest_llmeval.reporting.tables.suites import (
     mean_texts,
     metric_table,
     metrics_shown,
-    named,
     short_model_names,
     suite_name,
     suite_row,
-    unlike_texts,
 )
 from pytest_llmeval.scoring.metrics.corpus import ingredients_among
 from pytest_llmeval.scoring.metrics.definitions import definition, shown_order
@@ -349,7 +347,7 @@ def _parts(
     yield MarkdownPart.of(["## Suites"], HEAD)
     for group in grouped([suite_row(suite, names) for suite in report.suites]):
         yield MarkdownPart.table(metric_table("suite", group, metrics_shown(group)), NUMBERS, "suite")
-    yield MarkdownPart.of(_averages(report, names), NUMBERS)
+    yield MarkdownPart.of([*(f"- {markdown_text(text)}" for text in average_texts(report, names)), ""], NUMBERS)
     for table, meaning in comparison_tables(report.comparisons, names, has_p=True):
         heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
         yield MarkdownPart.table(table, NUMBERS, "comparison", heading=heading)
@@ -419,16 +417,6 @@ def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterato
     ordered = ordered_gates(results)
     urgency = [FAILURES if result.outcome == "failed" else OTHERS for result in ordered]
     yield MarkdownPart.table(gate_table(ordered, names), urgency, "gate")
-
-
-def _averages(report: Report, names: Mapping[str, str]) -> Iterator[str]:
-    for averages in report.averages:
-        over = named("suites", averages.model, names)
-        for kind, means in averages_of(averages):
-            yield f"- {kind} average over {markdown_text(over)}: {markdown_text(', '.join(means))}"
-        for text in unlike_texts(averages):
-            yield f"- {markdown_text(text)}"
-    yield ""
 
 
 def _problems(report: Report, unscored: _UnscoredSamples) -> Iterator[MarkdownPart]:

@@ -26,6 +26,7 @@ from pytest_llmeval.reporting.report.report import (
     Summary,
 )
 from pytest_llmeval.reporting.report.summaries import risk_curves
+from pytest_llmeval.reporting.tables.suites import average_texts
 from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
 from pytest_llmeval.reporting.writers.html.tables import PageTable, change_tables, flipped_tables, gate_tables
@@ -279,7 +280,7 @@ def test_averages_over_suites() -> None:
         Averages(model="org/one", macro=macro, micro=micro, unlike=unlike),
         Averages(model="org/two", macro={}, micro={}, unlike=unlike),
     )
-    first, second, *others = tables.average_texts(report(averages=averages), TWO)
+    first, second, *others = average_texts(report(averages=averages), TWO)
     assert first == (
         "macro average over suites (one): accuracy 0.710 [0.610, 0.810], "
         "skill 0.420 (n 2) (no interval: not every suite has one)"
@@ -289,7 +290,7 @@ def test_averages_over_suites() -> None:
         "no average over suites for f1: of words in a, c; no settings in b",
         "no average over suites for chrf: 2 letters in a; 3 letters in b",
     ]
-    (alone,) = tables.average_texts(report(averages=(Averages(model=None, macro={}, micro=micro),)), ONE)
+    (alone,) = average_texts(report(averages=(Averages(model=None, macro={}, micro=micro),)), ONE)
     assert alone.startswith("micro average over suites: accuracy 0.730")
 
 

@@ -26,7 +26,7 @@ from pytest_llmeval.reporting.report.summaries import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.tables.comparisons import gate_name
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts
-from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
+from pytest_llmeval.reporting.tables.suites import average_texts, metrics_shown, short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
 from pytest_llmeval.text.escaping import printable
@@ -81,7 +81,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         verdict=headline(report, names),
         gates=list(tables.gate_tables(report, names)),
         suites=list(tables.suite_tables(report, names)),
-        averages=list(tables.average_texts(report, names)),
+        averages=list(map(printable, average_texts(report, names))),
         counts=list(tables.suite_counts(report, names)),
         categories=list(tables.categories_tables(report, names)),
         changes=list(tables.change_tables(report, names)),

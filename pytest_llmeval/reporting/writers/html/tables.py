@@ -37,7 +37,6 @@ from pytest_llmeval.reporting.tables.session import (
 from pytest_llmeval.reporting.tables.suites import (
     USUAL,
     MetricRow,
-    averages_of,
     category_section,
     count_texts,
     distribution_table,
@@ -47,7 +46,6 @@ from pytest_llmeval.reporting.tables.suites import (
     named,
     suite_name,
     suite_row,
-    unlike_texts,
     usual_metrics,
 )
 from pytest_llmeval.reporting.writers.html.samples import compared_metric, gates_of_changes
@@ -67,7 +65,6 @@ from pytest_llmeval.types import JSON
 __all__ = [
     "PageTable",
     "UnscoredReasons",
-    "average_texts",
     "calibration_tables",
     "categories_tables",
     "change_tables",
@@ -134,15 +131,6 @@ def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable
     for metrics, members in others.items():
         title = f"Suites: {printable(', '.join(metrics)) or 'no metrics'}"
         yield PageTable.of(metric_table("suite", members, metrics), title)
-
-
-def average_texts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield averages over suites, or why there are none."""
-    for averages in report.averages:
-        over = named("suites", averages.model, names)
-        for kind, means in averages_of(averages):
-            yield printable(f"{kind} average over {over}: {', '.join(means)}")
-        yield from map(printable, unlike_texts(averages))
 
 
 def suite_counts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
