@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["FrozenObjects", "without_collection"]
+__all__ = ["FrozenObjects", "making_what_stays", "without_collection"]
 
 
 @contextmanager
@@ -70,3 +70,18 @@ class FrozenObjects:
 
 def _is_while_made() -> bool:
     return gc.get_threshold()[:2] == _WHILE_MADE[:2]  # Python 3.14 says 0 for the third, whatever was set
+
+
+@contextmanager
+def making_what_stays() -> Iterator[None]:
+    """Look for no cycles in this context, and leave out what it has made where ``FrozenObjects`` has left out others.
+
+    Garbage from before it is freed; that of the context itself, as modules leave it, when objects are left out no more.
+    """
+    leaves_out = gc.isenabled() and gc.get_freeze_count() >= _MOST_OF_INTERPRETER
+    if leaves_out:
+        gc.collect()
+    with without_collection():
+        yield
+    if leaves_out:
+        gc.freeze()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
 from pytest_llmeval.data.garbage import FrozenObjects
+from pytest_llmeval.models.hardware import importing_torch
 from tests.support import fake_model_conftest
 
 SUITE = """\
@@ -158,3 +161,36 @@ def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
         assert gc.get_threshold() == (123, 4, 5)
     finally:
         gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers", None])
+def test_libraries_of_models_are_left_out_once_while_a_session_leaves_out_objects(
+    monkeypatch: pytest.MonkeyPatch, library: str | None
+) -> None:
+    """The second time a model may be there, and it is to be freed when it is replaced."""
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    if library is not None:
+        monkeypatch.delitem(sys.modules, library)
+    made: list[list[None]] = []
+    with importing_torch():
+        made += ([] for _ in range(10_000))
+    assert not gc.get_freeze_count(), "no session has left out objects"
+    lasting = FrozenObjects()
+    lasting.freeze()
+    before = gc.get_freeze_count()
+    freed = weakref.ref(cycle := Cycle())
+    cycle.itself = cycle
+    del cycle
+    with importing_torch():
+        made += ([] for _ in range(10_000))
+    assert (gc.get_freeze_count() - before >= 10_000) is (library is not None)
+    assert gc.isenabled()
+    if library is not None:
+        assert freed() is None
+    lasting.close()
+    assert not gc.get_freeze_count()
+
+
+class Cycle:
+    itself: object = None
