@@ -8,6 +8,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Generator, Mapping
+from typing import Any
 
 import pytest
 
@@ -43,14 +44,22 @@ from pytest_llmeval.types import JSON, NotMeasurable, Role, ServerUse, Status, a
 
 __all__ = ["Recorder", "Strict", "attach", "payload_of"]
 
-_sent_suites_key = pytest.StashKey[dict[str, str | None]]()
-_sent_models_key = pytest.StashKey[set[str]]()
-_sent_judges_key = pytest.StashKey[set[tuple[Role, str]]]()
-_sent_uses_key = pytest.StashKey[dict[tuple[str | None, str], ServerUse]]()
 _wrong_key = pytest.StashKey[dict[tuple[str, str], tuple[Record, str]]]()
 """The wrong answers of an item under ``--llm-strict``, by suite and sample, each with the message of the failure."""
 _is_tried_again_key = pytest.StashKey[bool]()
 """The mark of an item with a wrong answer that another plugin runs again."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Told:
+    """The news that this process has told with earlier payloads: judges of suites, models by role, use of servers."""
+
+    suites: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    models: set[tuple[Role | None, str]] = dataclasses.field(default_factory=set)
+    uses: dict[tuple[Role | None, str], ServerUse] = dataclasses.field(default_factory=dict)
+
+
+_told_key = pytest.StashKey[_Told]()
 
 _RESERVED = frozenset(("accuracy", "skill", "score", "correct", "total", "no_answer"))
 """Metric names that ``llm_record`` gives a meaning of its own."""
@@ -399,53 +408,52 @@ def _with_news(item: pytest.Item, payload: Payload, model: object = None) -> Pay
 
     The use of a server and the state of the store are told whenever they have changed.
     """
-    suite = item.file.info if isinstance(item, SampleItem) else None
-    suites = item.config.stash.setdefault(_sent_suites_key, {})
-    if suite is not None and (suite.name not in suites or suites[suite.name] != suite.judge):
-        suites[suite.name] = suite.judge  # which is known once a sample has been judged
-        payload = dataclasses.replace(payload, suite=suite)
-    if model is None:
-        model = getattr(item, "funcargs", {}).get("llm_model")
-    if model is None and isinstance(item, SampleItem):
-        model = item.file.responses
-    if model is not None:
-        identity = model_of(item, model)
-        models = item.config.stash.setdefault(_sent_models_key, set())
-        if identity.name not in models:
-            models.add(identity.name)
-            payload = dataclasses.replace(payload, model=dataclasses.asdict(identity))
-    asked: list[tuple[Role | None, object]] = [(None, model)]
+    config = item.config
+    news: dict[str, Any] = {}
+    told = config.stash.setdefault(_told_key, _Told())
+    process = getattr(config, "workerinput", {}).get("workerid", "")
     fixtures = getattr(item, "funcargs", None) or {}  # a test that will not run has none
+    if model is None:
+        model = fixtures.get("llm_model")
+    if isinstance(item, SampleItem):
+        suite = item.file.info
+        if suite.name not in told.suites or told.suites[suite.name] != suite.judge:
+            told.suites[suite.name] = suite.judge  # which is known once a sample has been judged
+            news["suite"] = suite
+        if model is None:
+            model = item.file.responses
+        batcher = config.stash.get(batcher_key, None)  # none under --setup-only
+        if batcher is not None and batcher.engine_uses:
+            news["engine"] = batcher.engine_uses.pop(item.group, None)
+    asked: list[tuple[Role | None, object]] = [] if model is None else [(None, model)]
     for role in ROLES:
         given = fixtures.get(f"llm_{role}")
-        given = given if isinstance(given, list | tuple) else [given]
-        asked += [(role, one) for one in given if one is not model]  # a model that judges itself is counted once
-    sent = item.config.stash.setdefault(_sent_uses_key, {})
-    known = item.config.stash.setdefault(_sent_judges_key, set())
+        # A model that judges itself is counted once.
+        asked += [(role, one) for one in (given if isinstance(given, list | tuple) else [given]) if one is not model]
+    judges, uses = [], []
     for of_role, one in asked:
-        if of_role is not None and one is not None and (of_role, identify(one).name) not in known:
-            known.add((of_role, identify(one).name))
-            judge = {"role": of_role, **dataclasses.asdict(identify(one))}
-            payload = dataclasses.replace(payload, judges=(*payload.judges, judge))
+        if one is None:
+            continue
+        identity = model_of(item, one) if of_role is None else identify(one)
+        key = of_role, identity.name
+        if key not in told.models:
+            told.models.add(key)
+            if of_role is None:
+                news["model"] = dataclasses.asdict(identity)
+            else:
+                judges.append({"role": of_role, **dataclasses.asdict(identity)})
         use = getattr(one, "server_use", None)
-        if isinstance(use, ServerUse):
-            name = model_of(item, one).name if of_role is None else identify(one).name
-            if sent.get((of_role, name)) != use:
-                sent[of_role, name] = use
-                worker = getattr(item.config, "workerinput", {}).get("workerid", "")
-                payload = dataclasses.replace(payload, uses=(*payload.uses, (of_role, name, worker, use)))
-    if item.config.stash[settings_key].store is not None:
-        if (problem := new_problem(item.config)) is not None:
-            payload = dataclasses.replace(payload, store_problem=problem)
-        if (flaws := new_flaws(item.config)) is not None:
-            worker = getattr(item.config, "workerinput", {}).get("workerid", "")
-            payload = dataclasses.replace(payload, store_flaws=(worker, flaws))
-    if isinstance(item, SampleItem):
-        batcher = item.config.stash.get(batcher_key, None)  # none under --setup-only
-        if batcher is not None and batcher.engine_uses:
-            use = batcher.engine_uses.pop(item.group, None)
-            payload = dataclasses.replace(payload, engine=use)
-    return payload
+        if isinstance(use, ServerUse) and told.uses.get(key) != use:
+            told.uses[key] = use
+            uses.append((*key, process, use))
+    if judges or uses:
+        news |= {"judges": tuple(judges), "uses": tuple(uses)}
+    if config.stash[settings_key].store is not None:
+        if (problem := new_problem(config)) is not None:
+            news["store_problem"] = problem
+        if (flaws := new_flaws(config)) is not None:
+            news["store_flaws"] = process, flaws
+    return dataclasses.replace(payload, **news) if news else payload
 
 
 def _reason(report: pytest.TestReport) -> str:
