@@ -47,170 +47,11 @@ __all__ = [
     "reason_of",
 ]
 
-
 TOLERANCE = 1e-3
 """The most nats between two logprobs of one token; servers that compute in float32 stay far below it."""
 MOST_NOISE = 0.25
 _MOST_MEAN_NOISE = 0.05
 """The noise that half precision may add: at one token, and on average. Every fault looked for is larger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A text whose logprobs (nats) are known."""
-
-    pair: EncodedPair | TextPair
-    logprobs: tuple[float, ...]
-
-    def difference(self, other: Probe) -> str | None:
-        """Return what is different; None if both could come from one model."""
-        if len(self.logprobs) != len(other.logprobs):
-            return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
-        compared = Compared()
-        compared.add(self.logprobs, other.logprobs)
-        return None if compared.is_close else f"the logprob of a token differs by {compared.largest:.2g}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerVerdict:
-    """The verdict on what a server can be asked for: None for what works, else the reason.
-
-    ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
-    ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
-    ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
-    cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
-    has the logprobs of one fixed text, which those of another model (on a replica, or behind the URL later) are not.
-    """
-
-    text: str | None = None
-    chat: str | None = None
-    loglikelihood: str | None = None
-    embeddings: str | None = None
-    embeds: bool = False
-    uses_next: bool = False
-    counts_tokens: bool = False
-    scores: str | None = None
-    largest_difference: float | None = None
-    notes: tuple[str, ...] = ()
-    probe: Probe | None = None
-
-    def refusal(self, method: str) -> str | None:
-        """Return why a method of ``Model`` is refused, None if it works. Whole texts need token ids."""
-        if method == "embed":
-            return self.embeddings
-        if method == "generate":
-            return self.text if self.chat is not None else None
-        if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
-            return "this server's echo gives no logprob for the first token of a text"
-        return self.loglikelihood
-
-    @property
-    def does_nothing(self) -> bool:
-        """Return whether all is refused."""
-        return len(self.refusals) == len(self._abilities())
-
-    def as_json(self) -> dict[str, JSON]:
-        """Return for each ability, as the report has it, ``works`` or the reason why not."""
-        found: dict[str, JSON] = {
-            name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
-        }
-        if self.largest_difference is not None:
-            found["largest_difference"] = self.largest_difference
-        if self.notes:
-            found["notes"] = list(self.notes)
-        return found
-
-    def summary(self) -> str:
-        """Return the part of pytest's header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
-        works = [name for name, reason in self._abilities() if reason is None]
-        line = "self-test: " + (", ".join(works) or "nothing works")
-        if self.loglikelihood is None and self.largest_difference is not None:
-            line += f" (echo and generation within {self.largest_difference:.0e})"
-        return "; ".join([line, *self.refusals, *self.notes])
-
-    @property
-    def refusals(self) -> list[str]:
-        """Return ``no text: REASON`` for each that is refused."""
-        return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
-
-    def _abilities(self) -> Sequence[tuple[str, str | None]]:
-        if self.embeds:
-            return (("embeddings", self.embeddings),)
-        return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
-
-
-class WrongLogprobs(Exception):
-    """A server whose log-likelihoods cannot be believed; the message is the reason."""
-
-
-class IgnoredMaxTokens(Exception):
-    """A server that writes more than it was asked for; the message says how much."""
-
-
-def reason_of(error: Exception) -> str:
-    return one_line(str(error), 200)
-
-
-def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
-    """Raise ``ModelError`` if the server was only busy, or broken for the moment.
-
-    Some servers answer 500 to requests that they can never answer; with ``is_500_passing`` a 500 counts as temporary.
-    """
-    if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
-        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
-
-
-@dataclass(slots=True)
-class Compared:
-    """The differences between the two numbers of each token."""
-
-    differences: list[float] = field(default_factory=list)
-
-    def add(self, one: Sequence[float], other: Sequence[float]) -> None:
-        self.differences += [abs(a - b) for a, b in zip(one, other, strict=True)]
-
-    @property
-    def largest(self) -> float:
-        return max(self.differences, default=0.0)
-
-    @property
-    def is_close(self) -> bool:
-        mean = sum(self.differences) / max(1, len(self.differences))
-        return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
-
-
-def merged(verdicts: Mapping[str, ServerVerdict]) -> ServerVerdict:
-    """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
-    known = list(verdicts.values())
-    if len(known) == 1:
-        return known[0]
-
-    def reason(name: str) -> str | None:
-        return next((f"{url}: {r}" for url, v in verdicts.items() if (r := getattr(v, name)) is not None), None)
-
-    differences = [v.largest_difference for v in known if v.largest_difference is not None]
-    loglikelihood = reason("loglikelihood")
-    if known[0].embeds:
-        return replace(known[0], embeddings=reason("embeddings"))
-    for url, verdict in verdicts.items() if loglikelihood is None else ():
-        assert known[0].probe is not None
-        assert verdict.probe is not None
-        if difference := known[0].probe.difference(verdict.probe):
-            loglikelihood = f"{url} has other weights: of one text {difference}"
-            break
-    return ServerVerdict(
-        text=reason("text"),
-        chat=reason("chat"),
-        loglikelihood=loglikelihood,
-        uses_next=all(v.uses_next for v in known),
-        counts_tokens=all(v.counts_tokens for v in known),
-        scores=known[0].scores if loglikelihood is None else None,
-        largest_difference=max(differences, default=None),
-        notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
-        probe=known[0].probe,
-    )
-
-
 PROBES = (
     "The sun rises in the east and sets in the west. In the morning the first light",
     "purple seven quickly Tuesday river not",
@@ -234,6 +75,162 @@ _FORCED = ((PROBES[0], " of"), (PROBES[1], " a"), (PROBES[3], " the"))
 """Texts with continuations that are one token of most tokenizers, and that are not what comes next."""
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
+_NUM_WRITTEN = 12
+_NUM_SHORT = 2
+_ALONE = "it is asked for embeddings alone"
+_NUM_JSON = 256
+_JSON_WANTED = 'Answer with this JSON: {"label": "yes", "score": 5}'
+_JSON_SCHEMA: JSON = {
+    "type": "object",
+    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}, "score": {"type": "integer", "enum": [1, 5]}},
+    "required": ["label", "score"],
+    "additionalProperties": False,
+}
+GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", PROBES[0])
+"""Prompts for replicas whose weights cannot be compared by logprobs."""
+_NUM_GREEDY = 24
+
+
+async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str) -> ServerVerdict:
+    """Ask the server, and judge. ``encoder`` uses the tokenizer that ``tokenizer`` names (empty: the server's own).
+
+    Raises ``ModelStopped`` and ``Unreachable``, and ``ModelError`` for a failure that may pass, so that no verdict
+    depends on the moment. Everything else is in the verdict.
+    """
+    notes: list[str] = []
+    chat = await _judge_chat(dialect, client)
+    try:
+        text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
+    except IgnoredMaxTokens as error:
+        text = chat = reason_of(error)
+    if text is not None and chat is None and dialect.takes_text:
+        dialect.takes_text = False
+        notes.append(f"no text completions ({text}): a text prompt is sent as one turn of the user")
+        text = None
+    elif not dialect.takes_text:
+        notes.append("a text prompt is sent as one turn of the user")
+    notes += [f"the server does not take {name}" for name in dialect.left_out]
+    loglikelihood = LoglikelihoodChecks(dialect, client, encoder, tokenizer, notes)
+    reason = await loglikelihood.judge()
+    if reason is None and not tokenizer:
+        notes.append("tokens and BOS are the server's own, not compared with a tokenizer (tokenizer=ID_OR_FOLDER)")
+    return ServerVerdict(
+        text=text,
+        chat=chat,
+        loglikelihood=reason,
+        uses_next=reason is None and loglikelihood.uses_next,
+        counts_tokens=loglikelihood.counts_tokens,
+        scores=dialect.scores if reason is None else None,
+        largest_difference=loglikelihood.compared.largest if loglikelihood.compared.differences else None,
+        notes=tuple(notes),
+        probe=loglikelihood.probe,
+    )
+
+
+async def examine_embeddings(dialect: Dialect, client: Client) -> ServerVerdict:
+    """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. Raises what ``examine``
+    does.
+    """
+    reason = None
+    try:
+        one, other = await asyncio.gather(*(dialect.embed(client, text) for text in PROBES[:2]))
+        if one.vector == other.vector:
+            reason = "two texts have the same embedding"
+    except RequestError as error:
+        raise_if_passing(error, client, "of embeddings")
+        reason = reason_of(error)
+    return ServerVerdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
+
+
+async def find_json_way(dialect: Dialect, client: Client) -> None:
+    """Find out how the server is held to JSON; all judgements are then asked for in this way. Raises what ``examine``
+    raises.
+
+    Chats are known to work. A refusal is therefore about the format, whatever it says.
+    """
+    prompt = (Message(role="user", content="Is the sky blue? " + _JSON_WANTED),)
+    request = GenerateRequest(prompt, max_tokens=_NUM_JSON, json_schema=json.dumps(_JSON_SCHEMA))
+    while not dialect.is_json_way_known:
+        try:
+            await dialect.write(client, request)
+            break
+        except RequestRefused as error:
+            raise_if_passing(error, client, "of replies in JSON")
+            if dialect.json_way == "text":
+                raise ModelError(f"{client.endpoint.url}: no reply in JSON: {reason_of(error)}") from None
+            dialect.json_way = WEAKER[dialect.json_way]
+        except RequestError:
+            break  # it took the format, and what it writes is checked for each verdict
+
+
+async def greedy_replies(dialect: Dialect, client: Client, *, is_chat: bool) -> list[str | None]:
+    """Return the greedy reply to each of ``GREEDY_PROMPTS``; None for one that does not come, or that the server
+    draws.
+    """
+
+    async def reply(text: str) -> str | None:
+        prompt = (Message(role="user", content=text),) if is_chat else text
+        try:
+            return (await dialect.write(client, GenerateRequest(prompt, max_tokens=_NUM_GREEDY))).text
+        except (RequestError, ModelError):  # one that is gone shows it when it is asked the next time
+            return None
+
+    if "temperature" in dialect.left_out:
+        return [None] * len(GREEDY_PROMPTS)
+    return await asyncio.gather(*map(reply, GREEDY_PROMPTS))
+
+
+# Texts and chats
+
+
+async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
+    prompt = (Message(role="user", content="Name a colour of the rainbow."),)
+    request = GenerateRequest(prompt, max_tokens=_NUM_WRITTEN, stop=() if not dialect.is_hosted else ("\n\n\n",))
+    try:
+        for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
+            _check_length(await dialect.write(client, limited), limited)
+    except (RequestError, IgnoredMaxTokens) as error:
+        raise_if_passing(error, client, "of chats")
+        return reason_of(error)
+    return None
+
+
+async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str | None:
+    try:
+        for probe in PROBES:
+            request = GenerateRequest(probe, max_tokens=_NUM_WRITTEN)
+            written = await dialect.write(client, request)
+            _check_length(written, request)
+            if (stop := _stop_in(written.text)) is not None:
+                stopped = await dialect.write(client, replace(request, stop=(stop,)))
+                if stop in stopped.text.removesuffix(stop):
+                    notes.append("the server does not obey stop strings: its replies are cut here")
+                # what the model itself ends after a few tokens says nothing of a higher limit
+                short = replace(request, max_tokens=_NUM_SHORT)
+                _check_length(await dialect.write(client, short), short)
+                break
+    except RequestError as error:
+        # Also for 500: to send texts as chats instead changes what is measured.
+        raise_if_passing(error, client, "of texts", is_500_passing=True)
+        return reason_of(error)
+    return None
+
+
+def _check_length(written: Written, request: GenerateRequest) -> None:
+    if written.num_tokens is not None and written.num_tokens > request.max_tokens:
+        raise IgnoredMaxTokens(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
+
+
+def _stop_in(text: str) -> str | None:
+    """Return a piece from inside a reply, which a stop string can be made of: it stands in it, and more behind it."""
+    body = text.strip()
+    if len(body) < 6:
+        return None
+    piece = body[len(body) // 2 - 1 : len(body) // 2 + 1]
+    return piece if piece.strip() else body[len(body) // 2 - 2 : len(body) // 2 + 2]
+
+
+# Log-likelihoods
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,160 +484,160 @@ class LoglikelihoodChecks:
         self._dialect.forces_tokens = bool(compared.differences) and compared.is_close
 
 
-_NUM_WRITTEN = 12
-_NUM_SHORT = 2
-_ALONE = "it is asked for embeddings alone"
+# The verdict
 
 
-async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tokenizer: str) -> ServerVerdict:
-    """Ask the server, and judge. ``encoder`` uses the tokenizer that ``tokenizer`` names (empty: the server's own).
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A text whose logprobs (nats) are known."""
 
-    Raises ``ModelStopped`` and ``Unreachable``, and ``ModelError`` for what might go well at another time: a session
-    is not to depend on that. Everything else is in the verdict.
+    pair: EncodedPair | TextPair
+    logprobs: tuple[float, ...]
+
+    def difference(self, other: Probe) -> str | None:
+        """Return what is different; None if both could come from one model."""
+        if len(self.logprobs) != len(other.logprobs):
+            return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
+        compared = Compared()
+        compared.add(self.logprobs, other.logprobs)
+        return None if compared.is_close else f"the logprob of a token differs by {compared.largest:.2g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVerdict:
+    """The verdict on what a server can be asked for: None for what works, else the reason.
+
+    ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
+    ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
+    ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
+    cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
+    has the logprobs of one fixed text, which those of another model (on a replica, or behind the URL later) are not.
     """
-    notes: list[str] = []
-    chat = await _judge_chat(dialect, client)
-    try:
-        text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
-    except IgnoredMaxTokens as error:
-        text = chat = reason_of(error)
-    if text is not None and chat is None and dialect.takes_text:
-        dialect.takes_text = False
-        notes.append(f"no text completions ({text}): a text prompt is sent as one turn of the user")
-        text = None
-    elif not dialect.takes_text:
-        notes.append("a text prompt is sent as one turn of the user")
-    notes += [f"the server does not take {name}" for name in dialect.left_out]
-    loglikelihood = LoglikelihoodChecks(dialect, client, encoder, tokenizer, notes)
-    reason = await loglikelihood.judge()
-    if reason is None and not tokenizer:
-        notes.append("tokens and BOS are the server's own, not compared with a tokenizer (tokenizer=ID_OR_FOLDER)")
-    return ServerVerdict(
-        text=text,
-        chat=chat,
-        loglikelihood=reason,
-        uses_next=reason is None and loglikelihood.uses_next,
-        counts_tokens=loglikelihood.counts_tokens,
-        scores=dialect.scores if reason is None else None,
-        largest_difference=loglikelihood.compared.largest if loglikelihood.compared.differences else None,
-        notes=tuple(notes),
-        probe=loglikelihood.probe,
-    )
+
+    text: str | None = None
+    chat: str | None = None
+    loglikelihood: str | None = None
+    embeddings: str | None = None
+    embeds: bool = False
+    uses_next: bool = False
+    counts_tokens: bool = False
+    scores: str | None = None
+    largest_difference: float | None = None
+    notes: tuple[str, ...] = ()
+    probe: Probe | None = None
+
+    def refusal(self, method: str) -> str | None:
+        """Return why a method of ``Model`` is refused, None if it works. Whole texts need token ids."""
+        if method == "embed":
+            return self.embeddings
+        if method == "generate":
+            return self.text if self.chat is not None else None
+        if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
+            return "this server's echo gives no logprob for the first token of a text"
+        return self.loglikelihood
+
+    @property
+    def does_nothing(self) -> bool:
+        """Return whether all is refused."""
+        return len(self.refusals) == len(self._abilities())
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return for each ability, as the report has it, ``works`` or the reason why not."""
+        found: dict[str, JSON] = {
+            name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
+        }
+        if self.largest_difference is not None:
+            found["largest_difference"] = self.largest_difference
+        if self.notes:
+            found["notes"] = list(self.notes)
+        return found
+
+    def summary(self) -> str:
+        """Return the part of pytest's header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
+        works = [name for name, reason in self._abilities() if reason is None]
+        line = "self-test: " + (", ".join(works) or "nothing works")
+        if self.loglikelihood is None and self.largest_difference is not None:
+            line += f" (echo and generation within {self.largest_difference:.0e})"
+        return "; ".join([line, *self.refusals, *self.notes])
+
+    @property
+    def refusals(self) -> list[str]:
+        """Return ``no text: REASON`` for each that is refused."""
+        return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
+
+    def _abilities(self) -> Sequence[tuple[str, str | None]]:
+        if self.embeds:
+            return (("embeddings", self.embeddings),)
+        return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
 
 
-async def examine_embeddings(dialect: Dialect, client: Client) -> ServerVerdict:
-    """Ask a server for embeddings and for nothing else: one that only embeds writes no texts. Raises what ``examine``
-    does.
+class WrongLogprobs(Exception):
+    """A server whose log-likelihoods cannot be believed; the message is the reason."""
+
+
+class IgnoredMaxTokens(Exception):
+    """A server that writes more than it was asked for; the message says how much."""
+
+
+def reason_of(error: Exception) -> str:
+    return one_line(str(error), 200)
+
+
+def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
+    """Raise ``ModelError`` if the server was only busy, or broken for the moment.
+
+    Some servers answer 500 to requests that they can never answer; with ``is_500_passing`` a 500 counts as temporary.
     """
-    reason = None
-    try:
-        one, other = await asyncio.gather(*(dialect.embed(client, text) for text in PROBES[:2]))
-        if one.vector == other.vector:
-            reason = "two texts have the same embedding"
-    except RequestError as error:
-        raise_if_passing(error, client, "of embeddings")
-        reason = reason_of(error)
-    return ServerVerdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
+    if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
+        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
 
 
-async def find_json_way(dialect: Dialect, client: Client) -> None:
-    """Find out how the server is held to JSON; all judgements are then asked for in this way. Raises what ``examine``
-    raises.
+@dataclass(slots=True)
+class Compared:
+    """The differences between the two numbers of each token."""
 
-    Chats are known to work. A refusal is therefore about the format, whatever it says.
-    """
-    prompt = (Message(role="user", content="Is the sky blue? " + _JSON_WANTED),)
-    request = GenerateRequest(prompt, max_tokens=_NUM_JSON, json_schema=json.dumps(_JSON_SCHEMA))
-    while not dialect.is_json_way_known:
-        try:
-            await dialect.write(client, request)
+    differences: list[float] = field(default_factory=list)
+
+    def add(self, one: Sequence[float], other: Sequence[float]) -> None:
+        self.differences += [abs(a - b) for a, b in zip(one, other, strict=True)]
+
+    @property
+    def largest(self) -> float:
+        return max(self.differences, default=0.0)
+
+    @property
+    def is_close(self) -> bool:
+        mean = sum(self.differences) / max(1, len(self.differences))
+        return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
+
+
+def merged(verdicts: Mapping[str, ServerVerdict]) -> ServerVerdict:
+    """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
+    known = list(verdicts.values())
+    if len(known) == 1:
+        return known[0]
+
+    def reason(name: str) -> str | None:
+        return next((f"{url}: {r}" for url, v in verdicts.items() if (r := getattr(v, name)) is not None), None)
+
+    differences = [v.largest_difference for v in known if v.largest_difference is not None]
+    loglikelihood = reason("loglikelihood")
+    if known[0].embeds:
+        return replace(known[0], embeddings=reason("embeddings"))
+    for url, verdict in verdicts.items() if loglikelihood is None else ():
+        assert known[0].probe is not None
+        assert verdict.probe is not None
+        if difference := known[0].probe.difference(verdict.probe):
+            loglikelihood = f"{url} has other weights: of one text {difference}"
             break
-        except RequestRefused as error:
-            raise_if_passing(error, client, "of replies in JSON")
-            if dialect.json_way == "text":
-                raise ModelError(f"{client.endpoint.url}: no reply in JSON: {reason_of(error)}") from None
-            dialect.json_way = WEAKER[dialect.json_way]
-        except RequestError:
-            break  # it took the format, and what it writes is checked for each verdict
-
-
-_NUM_JSON = 256
-_JSON_WANTED = 'Answer with this JSON: {"label": "yes", "score": 5}'
-_JSON_SCHEMA: JSON = {
-    "type": "object",
-    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}, "score": {"type": "integer", "enum": [1, 5]}},
-    "required": ["label", "score"],
-    "additionalProperties": False,
-}
-
-
-GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", PROBES[0])
-"""Prompts for replicas whose weights cannot be compared by logprobs."""
-_NUM_GREEDY = 24
-
-
-async def greedy_replies(dialect: Dialect, client: Client, *, is_chat: bool) -> list[str | None]:
-    """Return the greedy reply to each of ``GREEDY_PROMPTS``; None for one that does not come, or that the server
-    draws.
-    """
-
-    async def reply(text: str) -> str | None:
-        prompt = (Message(role="user", content=text),) if is_chat else text
-        try:
-            return (await dialect.write(client, GenerateRequest(prompt, max_tokens=_NUM_GREEDY))).text
-        except (RequestError, ModelError):  # one that is gone shows it when it is asked the next time
-            return None
-
-    if "temperature" in dialect.left_out:
-        return [None] * len(GREEDY_PROMPTS)
-    return await asyncio.gather(*map(reply, GREEDY_PROMPTS))
-
-
-# Texts and chats
-
-
-async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
-    prompt = (Message(role="user", content="Name a colour of the rainbow."),)
-    request = GenerateRequest(prompt, max_tokens=_NUM_WRITTEN, stop=() if not dialect.is_hosted else ("\n\n\n",))
-    try:
-        for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
-            _check_length(await dialect.write(client, limited), limited)
-    except (RequestError, IgnoredMaxTokens) as error:
-        raise_if_passing(error, client, "of chats")
-        return reason_of(error)
-    return None
-
-
-async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str | None:
-    try:
-        for probe in PROBES:
-            request = GenerateRequest(probe, max_tokens=_NUM_WRITTEN)
-            written = await dialect.write(client, request)
-            _check_length(written, request)
-            if (stop := _stop_in(written.text)) is not None:
-                stopped = await dialect.write(client, replace(request, stop=(stop,)))
-                if stop in stopped.text.removesuffix(stop):
-                    notes.append("the server does not obey stop strings: its replies are cut here")
-                # what the model itself ends after a few tokens says nothing of a higher limit
-                short = replace(request, max_tokens=_NUM_SHORT)
-                _check_length(await dialect.write(client, short), short)
-                break
-    except RequestError as error:
-        # Also for 500: to send texts as chats instead changes what is measured.
-        raise_if_passing(error, client, "of texts", is_500_passing=True)
-        return reason_of(error)
-    return None
-
-
-def _check_length(written: Written, request: GenerateRequest) -> None:
-    if written.num_tokens is not None and written.num_tokens > request.max_tokens:
-        raise IgnoredMaxTokens(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
-
-
-def _stop_in(text: str) -> str | None:
-    """Return a piece from inside a reply, which a stop string can be made of: it stands in it, and more behind it."""
-    body = text.strip()
-    if len(body) < 6:
-        return None
-    piece = body[len(body) // 2 - 1 : len(body) // 2 + 1]
-    return piece if piece.strip() else body[len(body) // 2 - 2 : len(body) // 2 + 2]
+    return ServerVerdict(
+        text=reason("text"),
+        chat=reason("chat"),
+        loglikelihood=loglikelihood,
+        uses_next=all(v.uses_next for v in known),
+        counts_tokens=all(v.counts_tokens for v in known),
+        scores=known[0].scores if loglikelihood is None else None,
+        largest_difference=max(differences, default=None),
+        notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
+        probe=known[0].probe,
+    )
