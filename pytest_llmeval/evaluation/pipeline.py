@@ -63,7 +63,7 @@ _FILTERS: Keys = ("filters",)
 _EPOCHS: Keys = ("epochs",)
 FILTERS_VERSION = 1
 EPOCHS_VERSION = 1
-"""Raised whenever filters, or epochs, could make another score of the same responses; part of a suite's fingerprint."""
+"""Numbers that go up when filters, or epochs, judge the same responses otherwise; part of a suite's fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Part:
     """A scorer with what a suite puts around it: ``filters`` of each reply before it is judged, and ``epochs``.
 
     ``name`` is the scorer's among several, empty for the only one. ``filter_keys`` are where its filters stand in the
-    suite. ``not_measurable`` are the numbers that a reply of an epoch counts as, by metric, if the scorer says that
-    there is none.
+    suite. ``not_measurable`` has, by metric, the number that the reply of an epoch counts as if the scorer says that
+    the metric is not measurable on it.
     """
 
     name: str
@@ -101,13 +101,14 @@ class Part:
 
     def versions(self) -> list[JSON]:
         """Return names and versions of the scorer and of what is around it, as fingerprints have them."""
+        # "FilteredScorer" and "EpochsScorer" were classes once: with other names every fingerprint would change.
         found = self.scorer.versions()
         if self.filters:
             found = ["FilteredScorer", FILTERS_VERSION, *found]
         return found if self.epochs is None else ["EpochsScorer", EPOCHS_VERSION, *found]
 
     def present(self, sample: Sample) -> PreparedSample:
-        """Present the sample as the scorer does; what it is compared with goes through the same filters.
+        """Present the sample as the scorer does. The baseline's reply, if it has one, goes through the same filters.
 
         Raise ``ValueError`` for a sample without choices that a filter looks at.
         """
@@ -155,7 +156,7 @@ class Part:
         return tuple(dataclasses.replace(request, epoch=epoch) for epoch in range(count) for request in replies)
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """Judge the responses, of all epochs; unscored if the reply of one epoch is."""
+        """Judge the responses of all epochs. The sample is unscored if the reply of one epoch is."""
         epochs = self.epochs
         if epochs is None:
             return (yield from self._judged_reply(presented, responses))[0]
@@ -187,7 +188,7 @@ class Part:
             left = self.filters(text, presented.sample.choices)
         except FilterError as error:
             return Score(status="unscored", reason=str(error)), None
-        # Scorers know what an empty reply is worth: a score that is a number is one all the same.
+        # Where the filters leave nothing, the scorer judges an empty text: it may give a number for that.
         filtered = [
             dataclasses.replace(response, text=left or "")
             for response in responses
@@ -196,20 +197,20 @@ class Part:
         score = yield from judging(self.scorer, presented, filtered)
         if left is None:
             score = never_right(score)
-        if score.status not in ("correct", "unscored") and not (left or "").strip():
+        if score.status not in ("correct", "unscored") and not (left or "").strip():  # one that is expected is right
             score = dataclasses.replace(score, no_answer=True, answer=None)
         if left not in (text, score.answer):
             score = dataclasses.replace(score, details={**score.details, "filtered": left})
         return score, left
 
     def _decided(self, score: Score, threshold: float | None) -> Score:
-        """Return the score with right or wrong if it is a number, and ``threshold`` says from which one on it is right.
+        """Return the score; if it is a number and there is a ``threshold``, that makes it right or wrong.
 
-        It is unscored if an accuracy that the scorer gave says the opposite.
+        It is unscored if an accuracy that the scorer gave contradicts the threshold.
         """
         if threshold is None or score.status != "scored":
             return score
-        names = (*self._metrics_of_a_reply, *score.values)
+        names = (*self._metrics_of_a_reply, *score.values)  # the first of the scorer's own metrics is compared
         name = next((name for name in names if name in score.values or why_not_measurable(score, name)), None)
         if name is None or name not in score.values:
             return score
@@ -262,14 +263,14 @@ class Pipeline(Scorer):
             object.__setattr__(self, name, value)
 
     def _below(self, part: Part, keys: Keys) -> Keys:
-        """Return the keys below ``score`` of what stands at ``keys`` of a part's scorer."""
+        """Return the ``keys`` of a part's scorer as keys of the suite, without the leading ``score``."""
         return (*_SCORERS, part.name, "score", *keys) if self._is_several else keys
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Name the metrics of the deciding scorer, then the others', each under its scorer's name.
 
-        If a scorer names none, its names are open (``b.*``): see ``summary.expanded``.
+        If a scorer names none, a wildcard stands for them (``b.*``), which ``summary.expanded`` replaces.
         """
         if not any(part.metrics for part in self.parts):
             return ()
@@ -339,6 +340,7 @@ class Pipeline(Scorer):
                 asked = requests
             elif requests != asked:
                 message = f"sends different requests from {self.deciding.name}: {_difference(requests, asked)}"
+                # The scorer letter has a max_tokens of its own, which is the difference if the suite has none.
                 if "max_tokens" in message and "letter" in (part.scorer.name, self.deciding.scorer.name):
                     message += ", and no max_tokens of letter's own"
                 raise SettingsError(message, ("score", *_SCORERS, part.name))
@@ -348,8 +350,8 @@ class Pipeline(Scorer):
         return score_without_judge(self.asking(presented, responses))
 
     def asking(self, presented: PreparedSample, responses: Sequence[Response]) -> JudgeSteps:
-        """Judge by all scorers. The sample is unscored if one of them cannot judge: a number of fewer samples would
-        stand beside the others'.
+        """Judge by all scorers. The sample is unscored if one of them cannot judge, so that all numbers are of the same
+        samples.
         """
         if not self._is_several:
             return (yield from self.deciding.asking(presented, responses))
@@ -381,8 +383,8 @@ class Pipeline(Scorer):
 
     @property
     def extra_template(self) -> tuple[str, Keys] | None:
-        """Return the template of all scorers which have one. Raise ``SettingsError`` where two differ: it makes one
-        text.
+        """Return the template of the scorers that have one. Raise ``SettingsError`` if two differ, since the text that
+        it makes is scored for all of them.
         """
         first, template = "", None
         for part in self.parts:

@@ -55,6 +55,7 @@ _PARTS = {
     "scorer": "the scorer (its version or its code)",
 }
 _NOT_TOLD = frozenset((UNKNOWN_REPLIES, NEW_REPLIES))
+"""Values of ``Record.kept_as`` by which two reports cannot be found to have the same replies."""
 _SCORE_AGAIN = "score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"
 
 
@@ -90,7 +91,7 @@ class SamplePairs:
     """The scores of the samples that both reports have, by id, and their clusters if they have any.
 
     ``num_left_out`` samples that one report scored have no partner; ``notes`` say so. ``num_unscored`` pairs have no
-    score on one side or both: they belong to the comparison.
+    score on one side or both; ``min_measurable`` of a gate counts them as pairs.
     """
 
     first: Mapping[str, ScoreLike]
@@ -159,7 +160,7 @@ def pair_samples(
 
 
 def _hidden(info: SuiteInfo) -> list[str]:
-    """Return the note on arguments of judges that reports do not hold, nor a hash: it would give short secrets away."""
+    """Return a note on a judge's arguments that reports hide. A hash is hidden too: it would give a short one away."""
     names = sorted({name for text in info.judged_by for name in hidden_arguments(text)})
     if not names:
         return []
@@ -167,7 +168,7 @@ def _hidden(info: SuiteInfo) -> list[str]:
 
 
 def _check_reasoning(first: Mapping[str, Record], *, splits: bool) -> None:
-    """Raise ``Refusal`` where the baseline's replies hold reasoning, and only one side splits it off: two rulers."""
+    """Raise ``Refusal`` if the baseline's replies hold reasoning, and only one of the two runs judges without it."""
     if num_reasoned := sum(kept.has_reasoning for kept in first.values()):
         ways = ("was split off", "is not") if splits else ("was judged as a part of them", "is split off")
         raise Refusal(
@@ -177,7 +178,7 @@ def _check_reasoning(first: Mapping[str, Record], *, splits: bool) -> None:
 
 
 def _has_other_label(before: Record, after: Record) -> bool:
-    """Tell whether people rated the sample anew."""
+    """Tell whether both reports have people's rating of the sample, and the two differ."""
     labels = [kept.values.get(HUMAN) for kept in (before, after)]
     return None not in labels and labels[0] != labels[1]
 
@@ -189,17 +190,17 @@ def pair_with_ties(
     second: Mapping[str, Record],
     pairing: Pairing,
 ) -> SamplePairs:
-    """Pair each score of a suite whose scorer compared replies with the baseline's with what a tie is worth.
+    """Pair samples whose scorer compared each reply with the baseline's: the score now, and on the other side a tie.
 
-    The baseline's own replies (``earlier``), compared with themselves, are ties. Raise ``Refusal`` and ``Undecided``.
+    The baseline's own replies (``earlier``) would tie with themselves. Raise ``Refusal`` and ``Undecided``.
     """
     first = {
         sample_id: replace(kept, values={**dict.fromkeys(kept.values, TIE), JUDGED_METRIC: TIE}, not_measurable={})
         for sample_id, kept in second.items()
     }
-    all_count = pairing.compare == "all"
-    notes = [*_unscored(after, pairing), *_selection(after, earlier, second, pairing, is_same=all_count)]
-    if not all_count and (num_gone := len(earlier.keys() - second.keys())):
+    compares_all = pairing.compare == "all"
+    notes = [*_unscored(after, pairing), *_selection(after, earlier, second, pairing, is_same=compares_all)]
+    if not compares_all and (num_gone := len(earlier.keys() - second.keys())):
         notes.append(f"{counted(num_gone)} of the baseline left out, not in this run")
     notes += _selection_before(before, earlier, second, pairing)
     scored = [sample_id for sample_id, kept in second.items() if _is_scored(kept)]
@@ -242,10 +243,10 @@ def _without_own(
     after: SuiteReport,
     pairing: Pairing,
 ) -> tuple[list[str], Sequence[str]]:
-    """Return the samples without those whose replies are the baseline's own, from a store, and the notes on these.
+    """Return the samples whose replies are new, and notes on those whose replies are the baseline's own, from a store.
 
-    Such replies say nothing of a model that may be another one now; raise ``Undecided`` if there are no others. They
-    count if the model is known to be the same, and if this run replays the baseline, which compares ways of scoring.
+    Replies from a store say nothing about a model that may have changed since: raise ``Undecided`` if all are such.
+    They stay if the model is known to be the same, and if this run replays the baseline to compare ways of scoring.
     """
     earlier, now = pairing.reports
     details = _model_of(after, now).get("details")
@@ -354,11 +355,12 @@ def _selection(
 def _selection_before(
     before: SuiteReport, first: Mapping[str, Record], second: Mapping[str, Record], pairing: Pairing
 ) -> Sequence[str]:
-    """Return a note if the baseline has a part of the suite. Raise ``Undecided`` if this run has another part."""
+    """Return a note if the baseline has only a part of the suite. Raise ``Undecided`` if this run has another part."""
     report, num_samples = pairing.reports[0], before.info.num_samples
     selected = report.selected
     ways = [*selected.by, *(() if report.stopped is None else (f"stopped early: {report.stopped}",))]
-    if len(first) >= num_samples if num_samples is not None else not ways:
+    is_whole = not ways if num_samples is None else len(first) >= num_samples
+    if is_whole:
         if num_samples is None and report.schema < SCHEMA_VERSION:
             _check_is_whole(first, second, pairing)
         return ()

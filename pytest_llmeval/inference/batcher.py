@@ -3,12 +3,12 @@
 The plan is made once, over the samples that were selected: chunks of one suite each (see ``chunks``). How far a model
 is asked ahead depends on how it answers:
 
-- in batches: the first sample of a chunk that misses its responses has those of all samples that follow asked for in
-  the same call, and its neighbours find theirs waiting;
+- in batches: if a sample runs and its responses are not there yet, the model is asked in one call for these and for
+  those of all samples that follow in the chunk, which find theirs waiting when they run;
 - in the background, as a server does: as many samples as the model can take, and as many again, are in flight across
   the borders of chunks, and each sample waits for its own replies alone;
-- one by one: it would gain nothing, and lose its replies with a session that is killed, so each sample asks for its
-  own.
+- one by one: asking ahead would gain nothing, and replies that wait for their samples are lost if the session is
+  killed. So each sample asks for its own.
 
 A scorer that asks other models (a judge, an embedder) asks, waits and asks again. What the scorers of many samples ask
 goes to a model together in the same ways.
@@ -55,7 +55,7 @@ from pytest_llmeval.types import (
 __all__ = ["Batcher", "Models", "PlannedSample", "are_same"]
 
 _PORTIONS = 64
-"""Samples are put in flight when a part of the places, one in so many, is free: to look for the next one takes time."""
+"""More samples are put in flight once more than a 64th of the places is free, since looking for them takes time."""
 Models: TypeAlias = Mapping[Role, Sequence[object]]
 """The models of each role; several judges are a panel."""
 
@@ -64,10 +64,10 @@ Models: TypeAlias = Mapping[Role, Sequence[object]]
 class PlannedSample:
     """One sample in the plan. ``key`` is unique in the session; samples of different groups never share a chunk.
 
-    ``is_skipped``: known not to run, so that nothing is computed ahead for it. ``steps`` judges its responses, if the
-    scorer asks other models. ``sample`` and ``suite`` are for models that are asked by sample: this one with its
-    requests, and the whole suite that it belongs to. ``recorded`` gives the replies that the data carry, so that no
-    model is asked.
+    ``is_skipped``: it is known not to run, so that nothing is computed ahead for it. ``steps`` judges its responses, if
+    the scorer asks other models. ``sample`` and ``suite`` are for models that take samples instead of requests: the
+    sample with its requests, and all samples of its suite. ``recorded`` gives the replies that stand in the suite's
+    data, so that no model is asked.
     """
 
     key: Hashable
@@ -83,7 +83,7 @@ class PlannedSample:
 class InFlight:
     """The requests of one sample that a model in the background has been given, until their replies are taken.
 
-    ``answerer`` is given them in the model's place, if an audit has chosen one. Raises what ``submit`` raises.
+    ``answerer`` gets the requests: the model, or what its audit returned instead. Raises what ``submit`` raises.
     """
 
     def __init__(self, model: object, requests: Sequence[Request], answerer: BackgroundModel) -> None:
@@ -143,7 +143,7 @@ class _Preparation:
 
     def __init__(self) -> None:
         self.audits: dict[Hashable, tuple[Sequence[PlannedSample], Sequence[PlannedSample]]] = {}
-        """The samples that are audited, and those in case none of these can be, by group."""
+        """The samples to audit, by group, and spares, which are tried one by one if none of those can be audited."""
         self.engine_uses: dict[Hashable, EngineUse] = {}
         self._answerers: dict[Hashable, object] = {}
         self._failed_audits: dict[Hashable, Exception] = {}
@@ -183,7 +183,7 @@ class _Preparation:
             samples, spares = self.audits[group]
             for some in (samples, *([spare] for spare in spares)):
                 requests = [request for sample in some for request in sample.requests()]
-                if all(isinstance(request, GenerateRequest) for request in requests):
+                if all(isinstance(request, GenerateRequest) for request in requests):  # an audit is of log-likelihoods
                     del self.audits[group]
                     break
                 try:
@@ -192,7 +192,7 @@ class _Preparation:
                     self._failed_audits[group] = error
                     raise
                 self.engine_uses[group] = use
-                if use.num_audited or use.engine == "plain":
+                if use.num_audited or use.engine == "plain":  # else none could be audited: a spare is tried
                     break
         return self._answerers.get(group, model)
 
@@ -200,9 +200,9 @@ class _Preparation:
 class Batcher:
     """Holds the plan, the responses that were computed ahead of their samples, and the judgements that have begun.
 
-    ``shares_chunks``: other workers run the same plan, and a chunk is this one's to compute only if it was given the
-    whole of it. Then what runs next (``next_key``) is the chunk's next sample; a sample that another worker died of
-    comes alone, or among others in the opposite order.
+    ``shares_chunks``: other workers have the same plan, and this one computes a chunk ahead only if the whole chunk was
+    given to it. It tells by ``next_key``: then the chunk's next sample runs next. The rest of a chunk whose worker died
+    comes in the opposite order (``WorkQueue.quarantine``), so that each of its samples is asked for alone.
     """
 
     def __init__(self, *, shares_chunks: bool = False) -> None:
@@ -213,13 +213,17 @@ class Batcher:
         self._is_background = self._is_stopped = False
         self._in_flight: dict[Hashable, InFlight] = {}
         self._ready: dict[Hashable, list[Response] | Exception] = {}
+        """Responses, or the error, of samples whose tests have not taken them yet."""
         self._asked: set[Hashable] = set()
+        """Samples that were asked for, which are not asked for ahead again."""
         self._alone: set[Hashable] = set()
+        """Samples whose shared call failed: each is asked for when its own test runs."""
         self._preparation = _Preparation()
         self._judgements: dict[Hashable, _Judgement] = {}
         self._judged_alone: set[Hashable] = set()
         self._judge_uses: dict[Hashable, JudgeUse] = {}
         self._judge_seconds: dict[Hashable, float] = {}
+        """The seconds that models took for each judgement in the present call of ``finish``."""
         self.engine_uses = self._preparation.engine_uses
         """The finding of each group's audit, by group."""
         self.next_key: Hashable | None = None
@@ -230,10 +234,10 @@ class Batcher:
         self.shares = TimeShares()
         """Each sample's part of the time of the calls that it was asked in."""
         self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
-        """If set, it makes a context for each call from the model and the number of samples."""
+        """If set, it takes the model and the number of samples, and returns the context in which the model is asked."""
         self.judges_ahead = True
-        """False once a sample was to be judged by another model than it was begun with: a fixture makes a new one for
-        each test, and each is judged when its test runs."""
+        """False once a sample came with other judges than its judgement was begun with. A fixture then makes new ones
+        for each test, so that a judgement made ahead would be lost, and each sample is judged when its test runs."""
 
     # The plan
 
@@ -257,7 +261,7 @@ class Batcher:
         following = chunk[place + 1 :]
         if sample.key in self._asked or not following:
             return []
-        if os.getpid() != self._process:  # a copy in a process made for one test (pytest-forked): the rest is lost
+        if os.getpid() != self._process:  # forked for this one test (pytest-forked): what is ahead is lost
             return []
         if self._shares_chunks and following[0].key != self.next_key:
             return []
@@ -266,8 +270,8 @@ class Batcher:
     def _next_in_queue(self, sample: PlannedSample) -> Iterator[PlannedSample]:
         """Yield the samples that run after this one, were not asked for, and are this process's to ask for.
 
-        A chunk's samples follow one another, or a whole chunk is begun: what is left of one that another worker died in
-        comes in the opposite order, and each of it is asked for when it runs.
+        A worker that shares chunks stops at a sample that neither comes next in its chunk nor begins one. Such a sample
+        is left of a chunk whose worker died, and is asked for when it runs.
         """
         last = self._places.get(sample.key)
         for key in () if last is None or self.upcoming is None else self.upcoming(sample.key):
@@ -290,9 +294,9 @@ class Batcher:
     ) -> None:
         """Ask for what these samples want in one call; if that fails, only for what ``key`` wants, if it is among them.
 
-        Whoever of them made the call fail, ``key`` is not to blame before it has been asked for alone. The same holds
-        for a time limit that it met while the others were computed. All are added to ``alone``: from then on each is
-        asked for when its own test runs. What was answered by then is not asked for again.
+        Any of them may have made the call fail, or used up the time limit of the test of ``key``. So ``key`` is asked
+        for alone before it is blamed. All are added to ``alone``: from then on each is asked for when its own test
+        runs. What was answered before the call failed is kept.
         """
         __tracebackhide__ = True
         if list(keys) != [key]:
@@ -313,9 +317,7 @@ class Batcher:
         return self._model
 
     def responses(self, sample: PlannedSample, model: object) -> list[Response]:
-        """Return the sample's responses, in the order of its requests. Raises what answering this sample alone
-        raises.
-        """
+        """Return the sample's responses, in the order of its requests. Raises what the model raises for this sample."""
         __tracebackhide__ = True
         if sample.recorded is not None:
             return _all_or_raise(_ask_by_sample(sample.recorded, [sample], [sample.requests()]))
@@ -384,9 +386,10 @@ class Batcher:
         self._preparation.forget_model()
 
     def _meet(self, model: object) -> None:
-        """Take a model for the one that is asked from now on: what was computed ahead counts only for the same object.
+        """Ask this model from now on. If it is another object than before, what was computed ahead is dropped.
 
-        A fixture that returns another one will do so again: from then on every sample is asked for alone.
+        The plan is dropped too: a fixture that returned a new model once will do so again, so that from then on every
+        sample is asked for alone.
         """
         if model is self._model:
             return
@@ -403,7 +406,7 @@ class Batcher:
         """
         if sample.key in self._in_flight:
             while (other_key := next(iter(self._in_flight))) != sample.key:
-                self._in_flight.pop(other_key).cancel()  # it did not run in its turn (skipped, a fixture)
+                self._in_flight.pop(other_key).cancel()  # its test took no replies: skipped, or a fixture failed
         else:
             self._put_in_flight(sample)
         room = 2 * cast("BackgroundModel", self._model).num_concurrent
@@ -439,11 +442,13 @@ class Batcher:
         reported_s: dict[Hashable, float] = {}
         for sample, own in zip(samples, requests, strict=True):
             answered = self._take(sample, [next(answers) for _ in own])
+            # Replies from a store that were asked for earlier took none of this call's time.
             asked_now = (answer for answer in answered if answer.asked_at is None or answer.asked_at >= started_at)
             reported_s[sample.key] = math.fsum(answer.seconds for answer in asked_now)
         self.shares.share_out(time.perf_counter() - started, reported_s)
 
     def _take(self, sample: PlannedSample, responses: Sequence[Response | Failed]) -> list[Response]:
+        """Keep a sample's responses, or the first error among them, for its test. Return those that are no errors."""
         answered = [answer for answer in responses if not isinstance(answer, RequestError)]
         failed = next((answer for answer in responses if isinstance(answer, RequestError)), None)
         self._ready[sample.key] = failed or answered
@@ -484,7 +489,7 @@ class Batcher:
     # The models that scorers ask
 
     def score(self, sample: PlannedSample, responses: Sequence[Response], models: Models) -> Score:
-        """Return the score by a scorer that asks ``models``. Samples that follow, and are answered, are judged with it.
+        """Return the sample's score from a scorer that asks ``models``. Others that are answered are judged with it.
 
         Raises what the judgement raises, or what a model does that is asked for it.
         """
@@ -498,8 +503,9 @@ class Batcher:
         return self.finish(sample.key)
 
     def has_begun(self, key: Hashable, models: Models) -> bool:
-        """Return whether the sample's judgement has begun, and its score was not taken. One by other models is
-        forgotten.
+        """Return whether these models have begun to judge the sample, and its score was not taken.
+
+        A judgement that was begun with other models is dropped.
         """
         if (one := self._judgements.get(key)) is None:
             return False
@@ -513,7 +519,7 @@ class Batcher:
 
     def begin(self, key: Hashable, steps: JudgeSteps, models: Models) -> None:
         """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
-        self._judgements[key] = _Judgement(steps, models, Ask("judge", ()))
+        self._judgements[key] = _Judgement(steps, models, Ask("judge", ()))  # replaced by what the first step asks
         self._advance(key, None)
 
     def is_judged(self, key: Hashable) -> bool:
@@ -521,7 +527,7 @@ class Batcher:
         return key in self._judgements and self._judgements[key].outcome is not None
 
     def finish(self, key: Hashable) -> Score:
-        """Return the score of a sample that has begun. The others that have the same models go on meanwhile.
+        """Go on with a judgement that has begun until it has a score. Others by the same models go on with it.
 
         Raises what its judgement raises, or what a model does that is asked for it.
         """
@@ -544,9 +550,7 @@ class Batcher:
         return self._judge_uses.pop(key, JudgeUse())
 
     def _go_on(self, key: Hashable) -> None:
-        """Take one step with all judgements that are open and have the same models: it brings some of them an
-        answer.
-        """
+        """Let the open judgements by the same models ask what they want, until at least one of them has an answer."""
         __tracebackhide__ = True
         own = self._judgements[key]
         calls: dict[tuple[Role, int], list[Hashable]] = {}
@@ -561,12 +565,12 @@ class Batcher:
                 calls.setdefault((one.asked.role, one.asked.judge), []).append(other)
             elif one.in_flight is None:
                 self._submit(one, model)
-        if own.outcome is not None:  # it asked for nothing
+        if own.outcome is not None:  # it needed no further answer
             return
         is_waiting = True
         for keys in calls.values():
             model = self._judgements[keys[0]].model
-            if answers_one_by_one(model):  # a sample is done before the next one's is asked: Ctrl-C loses one verdict
+            if answers_one_by_one(model):  # asks for this sample alone, so that Ctrl-C loses one verdict at most
                 wanted = [key] if key in keys else []
             elif key in keys and key in self._judged_alone:
                 wanted = [key]
@@ -579,7 +583,7 @@ class Batcher:
             self._wait()
 
     def _submit(self, one: _Judgement, model: BackgroundModel) -> None:
-        """Give the model what this one wants. If that fails, it fails when its own sample runs."""
+        """Send the judgement's requests to the model. An error becomes its outcome, and fails its own sample's test."""
         try:
             one.in_flight = InFlight(model, one.asked.requests, model)
         except (KeyboardInterrupt, GeneratorExit):
@@ -596,7 +600,7 @@ class Batcher:
             self._advance(key, [next(answers) for _ in requests])
 
     def _wait(self) -> None:
-        """Wait until one of those that a model in the background works on has all of its answers."""
+        """Wait until models in the background have answered all that one judgement asked, and go on with that one."""
         __tracebackhide__ = True
         sent = {key: one.in_flight for key, one in self._judgements.items() if one.in_flight is not None}
         while sent and not any(flight.is_over for flight in sent.values()):
@@ -654,9 +658,7 @@ def _all_or_raise(answers: Sequence[Response | Failed]) -> list[Response]:
 
 
 def _reasoning_apart(asked: Ask) -> Ask:
-    """Return the same requests, with the usual tags for those that have none of their own: a verdict stands behind a
-    judge's reasoning.
-    """
+    """Return the requests with the usual tags of reasoning where they have none: a judge reasons before its verdict."""
     requests, unusable = (
         tuple(
             replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one

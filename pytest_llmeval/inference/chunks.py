@@ -40,6 +40,8 @@ KEEPS_FILES = ("loadfile", "loadscope")
 """Modes of ``--dist`` under which one worker runs the whole of a suite."""
 _TESTS_PER_UNIT = 16
 _UNITS_PER_WORKER = 8
+"""The most tests of a unit that are not samples, and the least number of such units for each worker, so that all are
+busy to the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +68,8 @@ def worker_key_of(nodeid: str, mode: str) -> str:
     """Return a key that all tests share which a mode of ``--dist`` keeps on one worker; empty if there are none.
 
     The definitions are pytest-xdist's. ``loadfile``: the test's file. ``loadscope``: its class, else its file.
-    ``loadgroup``: the group of its mark
-    ``xdist_group``, which pytest-xdist writes behind the node id; an ``@`` in a folder's name begins none.
+    ``loadgroup``: the group of its mark ``xdist_group``, which pytest-xdist writes behind the node id; an ``@`` in a
+    folder's name begins none.
     """
     match mode:
         case "loadfile":
@@ -338,7 +340,7 @@ def choose_audited(sizes: Mapping[str, int]) -> list[str]:
 
 
 def choose_spares(sizes: Mapping[str, int]) -> list[str]:
-    """Return ids to try one after the other where none of those fits into the model: ever shorter ones."""
+    """Return ids of ever shorter samples, to try one by one if none of ``choose_audited`` fits into the model."""
     by_size = sorted(sizes, key=lambda sample_id: (-sizes[sample_id], sample_id))
     places = {len(by_size) * part // 8 for part in range(8)} | {len(by_size) - 1}
     return [by_size[place] for place in sorted(places) if 0 < place < len(by_size)]

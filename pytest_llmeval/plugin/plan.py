@@ -180,6 +180,7 @@ def check_overrides(session: pytest.Session) -> None:
 
 
 _KEY = "llmeval_handed_over"
+"""The key of a worker's output under which it sends records of samples that were answered ahead."""
 
 
 class AnsweredAhead:

@@ -89,7 +89,7 @@ def warn_once_of_suite(node: pytest.Collector, message: str) -> None:
     Raises ``LLMEvalError`` under ``-W error``, in every worker: that suite is then a collection error of one line.
     """
     try:
-        with warnings.catch_warnings(record=not is_first_process(node.config)):
+        with warnings.catch_warnings(record=not is_first_process(node.config)):  # what is recorded is not shown
             node.warn(pytest.PytestWarning(message))
     except pytest.PytestWarning:
         raise LLMEvalError(message) from None

@@ -53,26 +53,26 @@ class LLMSession:
         self._config = config
         self._settings = settings
         self._started = datetime.fromtimestamp(session_of(config)[1], UTC)
-        self._start_s = time.monotonic()  # the clock on the wall may be set meanwhile
+        self._start_s = time.monotonic()  # the wall clock may be set while tests run
         self._unrecorded: dict[str, Unrecorded] = {}
-        self._lost: dict[str, str] = {}
+        self._lost: dict[str, str] = {}  # node ids of tests that will not run, with the reason
         self._wrong_tests: set[str] = set()  # under --llm-strict
         self._expected_to_fail: set[str] = set()
         self._num_answered = 0
         self._num_requests_written: dict[tuple[str | None, str, str], int] = {}
-        self._absent: dict[str, SuiteInfo] = {}
+        self._absent: dict[str, SuiteInfo] = {}  # suites that were collected, and none of whose samples is selected
         compared = settings.models if len(settings.models) > 1 else ()
         nodes = {node: model for model, node in model_nodes(compared).items()}
         self._gathered = Gathered(compared=compared, model_of_node=nodes)
         self.writer = ReportWriter(settings.report, self._head, self._problem, keeps=settings.report_records)
         self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
-        self._places: dict[tuple[Group, str], int | None] = {}
+        self._places: dict[tuple[Group, str], int | None] = {}  # where each record stands in the journal
         self.report: Report | None = None
         self.has_summary = False
         self._store_problems: dict[str, None] = {}
         self._store_flaws: dict[str, StoreFlaws] = {}
         self.has_failed = False
-        self._is_open = False
+        self._is_open = False  # True until it is known that all samples that were to run have run
         self._awaits_gates = settings.asks_for_gates
         self._shows_texts = shows_texts(config)
         self._to_show: Sequence[Record] = ()
@@ -83,11 +83,12 @@ class LLMSession:
         session.exitstatus = self.exit_code(session.exitstatus)
 
     def exit_code(self, found: object) -> Any:
-        """Return the exit code that the session ends with, if other plugins leave ``found``.
+        """Return the exit code that the session ends with where pytest and other plugins arrive at ``found``.
 
-        It is neither 0 nor 5 after ``fail``, nor if samples were to run and were not counted at the end, if some did
-        not run since the session was stopped, or if gates were asked for and not decided. A conftest.py may forgive
-        that nothing was selected, but not a failed gate, nor that samples are lost which nothing has deselected.
+        Instead of 0 (all passed) and 5 (no tests) it is 1 after ``fail``, if samples were to run and were not counted
+        at the end, if some did not run since the session was stopped, and if gates were asked for and not decided. It
+        is 5 if all samples are lost though nothing has deselected them. So a conftest.py that turns 5 into 0 forgives
+        only that nothing was selected.
         """
         if found and found != pytest.ExitCode.NO_TESTS_COLLECTED:
             return found
@@ -97,7 +98,7 @@ class LLMSession:
 
     @property
     def _has_lost_all(self) -> bool:
-        """Tell whether a hook has taken all samples away without ``pytest_deselected``, which no option does."""
+        """Tell whether a hook took all samples away and did not call ``pytest_deselected``. No option does that."""
         has_samples = bool(self._gathered.expected or self._gathered.records)
         return bool(self._absent) and not has_samples and not self._config.stash.get(num_deselected_key, 0)
 
@@ -124,10 +125,10 @@ class LLMSession:
         return [info for name, info in self._absent.items() if name not in self._gathered.suites]
 
     def add(self, report: pytest.TestReport) -> None:
-        """Take in the results on one test report."""
+        """Take the payload and the outcome of one test report."""
         # The terminal keeps every report until the end: the payload must not stay in memory with it.
         payload = report.__dict__.pop("llm_payload", None)
-        if payload is None and report.passed and report.when != "call":  # as nearly always
+        if payload is None and report.passed and report.when != "call":  # nearly every setup and teardown
             self._wrong.annotate(report, ())
             return
         if isinstance(payload, str):
@@ -173,7 +174,7 @@ class LLMSession:
     def _add_payload(self, payload: Payload) -> None:
         gathered = self._gathered
         if payload.suite is not None:
-            # A sample may have died before its suite was known: the suite's own description replaces a made-up one.
+            # A suite is described again once its judge is known: the new description replaces the earlier one.
             info = self._with_judge(payload.suite)
             if info.path is not None or self._is_new_mark(info):
                 gathered.suites[info.name] = info
@@ -188,7 +189,8 @@ class LLMSession:
             self.writer.add_fact("judge", judge)
         for role, name, process, use in payload.uses:
             gathered.uses.setdefault((role, name), {})[process] = use
-            # The use grows with every sample, and a line for each costs time: after a kill it is known to a tenth.
+            # The counts grow with every sample, and writing each change costs time. They are written when they have
+            # grown by a tenth, so that after a kill the last ones written are at most that far behind.
             if use.num_requests >= 1.1 * self._num_requests_written.get((role, name, process), 0):
                 self._num_requests_written[role, name, process] = use.num_requests
                 whose = {"model": name, "process": process, **({"role": role} if role else {})}
@@ -209,7 +211,7 @@ class LLMSession:
                 self.writer.add_fact("engine", named | dataclasses.asdict(engine))
 
     def _is_new_mark(self, info: SuiteInfo) -> bool:
-        """Tell whether a suite of hand-written tests is not known yet. Two marks that differ are a problem."""
+        """Tell whether a suite of hand-written tests is new. Note a problem if another mark of it differs."""
         known = self._gathered.suites.get(info.name)
         if known is not None and known.path is None and known != info:
             text = f"suite {info.name!r} has two marks llm_suite with different settings: give all of its tests one"
@@ -218,7 +220,7 @@ class LLMSession:
         return known is None
 
     def _with_judge(self, info: SuiteInfo) -> SuiteInfo:
-        """Return a suite with the judge that another process has met. Two different judges are a problem."""
+        """Return the suite with the judge that was told of earlier, if one was. If the two differ, note a problem."""
         known = self._gathered.suites.get(info.name)
         if known is None or known.judge is None or known.judge == info.judge:
             return info
@@ -236,7 +238,7 @@ class LLMSession:
         known = gathered.records.get(key)
         gathered.recorded.add(record.nodeid)
         if known is not None and known.nodeid == record.nodeid and known.status != "unscored":
-            return  # another plugin has run it again: the best of several tries would be another number
+            return  # another plugin ran it again: the first answer counts, not the best of several tries
         place, kept = self.writer.add(record), without_texts(record)
         if known is not None and known.nodeid != record.nodeid:
             # Which record counts must not depend on which worker was faster.
@@ -295,7 +297,7 @@ class LLMSession:
         stopped = _why_stopped(session)
         unasked = stopped if stopped is not None and stopped.startswith(MODEL_STOPPED) else None
         if unasked is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # as without workers
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # the code of a session without workers
         if stopped is not None and (count := self._num_answered):
             were = (
                 "1 sample that the model had answered was"
@@ -315,9 +317,9 @@ class LLMSession:
         self._add_unrecorded([one for one in self._unrecorded.values() if one.nodeid not in gathered.recorded])
         gathered.find_mixtures()
         for spec in self._settings.all_specs:
-            if (use := spec.kind.server_use(spec)) is not None:  # a controller has asked servers for its header
+            if (use := spec.kind.server_use(spec)) is not None:  # the header of a controller asks servers too
                 known = gathered.uses.setdefault((spec.role, spec.name), {})
-                told = known.get("", ServerUse())  # this one knows who gave the replies that came from a store
+                told = known.get("", ServerUse())  # only this has the authors of replies that came from a store
                 known[""] = dataclasses.replace(
                     use, served_models=told.served_models, system_fingerprints=told.system_fingerprints
                 )
@@ -400,7 +402,7 @@ class LLMSession:
             )
 
     def interrupted(self) -> str:
-        """Return a line on the reports that a session lacks which was interrupted at its end."""
+        """Return a line for a session that is interrupted while it ends: which reports were not written."""
         return self.writer.interrupted(list(self._places.values()))
 
     def write_wrong_answers(self, terminal: Terminal) -> None:
@@ -435,7 +437,7 @@ class LLMSession:
 
     @property
     def should_print_summary(self) -> bool:
-        """Tell whether there are results. Suites that were not named and had no model to answer them have none."""
+        """Tell whether there are results. A bare ``pytest`` that skips all suites, as it has no model, has none."""
         named = self._config.args_source is self._config.ArgsSource.ARGS
         gathered = self._gathered
         return bool(gathered.records or (gathered.expected and named) or (self.report and self.report.gates))

@@ -29,7 +29,7 @@ _IDENTITY = ("server", "version", "model", "root", "build")
 
 
 def _identity(model: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Return what two processes have to say alike of a model. The replicas of a server, for example, may differ."""
+    """Return the facts by which two processes ask the same model. Others may differ, such as the server's replica."""
     details = model.get("details")
     own = {key: details.get(key) for key in _IDENTITY} if isinstance(details, Mapping) else {}
     if any(value is not None for value in own.values()):
@@ -79,7 +79,7 @@ class Gathered:
             )
 
     def as_different(self, record: Record) -> Record:
-        """Return the record without ``served_by`` entries that are equal to those of the model's first reply."""
+        """Return the record without ``served_by`` entries that equal the model's first: it says what changed."""
         if not record.served_by:
             return record
         firsts = [self.first_served.setdefault((one.get("role"), one["name"]), one) for one in record.served_by]
@@ -221,7 +221,7 @@ class ReportWriter:
         self._tell = tell
         self._keeps = keeps
         self._journal: Journal | None = None
-        self._was_begun = not targets
+        self._was_begun = not targets  # a session without a report has no journal to begin
         self.written: list[Path] = []
         """The files that were written, named as the user named them."""
         self._to_write = list(targets)

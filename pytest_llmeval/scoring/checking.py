@@ -18,7 +18,7 @@ from pytest_llmeval.types import JSON, GenerateResponse, Response, Score, Status
 __all__ = ["checked", "judging", "never_right", "shown_score"]
 
 _MAX_REASON = 200
-"""Reasons are counted: one that tells a story is a story of one sample."""
+"""Characters of a reason. Samples are counted by their reasons, and a long one is that of a single sample."""
 _STATUSES: tuple[Status, ...] = get_args(Status)
 
 
@@ -35,7 +35,7 @@ def judging(scorer: Scorer, presented: PreparedSample, responses: Sequence[Respo
 
 
 def never_right(score: Score) -> Score:
-    """Return the score of an empty reply, which may be expected, for a reply without an answer, which never is."""
+    """Return the score, but wrong if it is correct: an empty text may be expected, a missing answer never is."""
     if score.status != "correct":
         return score
     return replace(score, status="wrong", values={name: _lowest(name, value) for name, value in score.values.items()})
@@ -52,8 +52,8 @@ def checked(score: object, scorer: str) -> Score:
     """Return the score with its values as Python's own floats, or an unscored one that names ``scorer`` and what is
     wrong.
 
-    Numbers of one entry of numpy and torch are taken for what they hold. Right or wrong with no values is an accuracy
-    of 1 or 0.
+    An array of numpy or torch with one entry counts as its number. A score that is right or wrong and has no values
+    gets an accuracy of 1 or 0.
     """
     try:
         return _checked(score)
@@ -190,6 +190,7 @@ def _is_plain(value: object) -> bool:
 
 
 _LARGE = 1 << 63
+"""Smaller numbers surely have a text: Python refuses to write those of more than 4,300 digits."""
 
 
 def _json(where: str, value: object) -> JSON:

@@ -1,4 +1,4 @@
-"""Scorers that a user registers from Python: functions that judge a reply, and classes held to what scorers promise."""
+"""Scorers that a user registers from Python: functions that judge a reply, and classes whose results are checked."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ _MAX_MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class CheckedScorer(Scorer):
-    """A scorer of a user's class. What it raises, or returns of a wrong type, is an error of the sample that names it.
+    """A scorer of a user's class, whose methods may raise anything and return values of a wrong type.
 
-    ``label`` is the name under which it is registered. What ``_PROTOCOL`` does not name the class may leave out, or
-    leave to ``Scorer``. Whatever a method raises becomes an error that ``Scorer`` lets it raise: ``ValueError``,
-    ``SettingsError``, or ``RequestError`` for ``score``.
+    ``label`` is the name under which it is registered. The class must have what ``_PROTOCOL`` names; the rest it may
+    leave out, or inherit from ``Scorer``. Either fault of a method becomes an error that names the scorer, and that
+    callers of ``Scorer`` expect: ``ValueError``, ``SettingsError``, or ``RequestError`` for ``score``.
     """
 
     label: str
@@ -89,7 +89,7 @@ class CheckedScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """Return what the class says; if it leaves that out and has no accuracy, its scores show it."""
+        """Return what the class says, else True if it names accuracy, else None: then its scores show it."""
         if self._overrides("tells_right_from_wrong"):
             return self.inner.tells_right_from_wrong  # type: ignore[no-any-return]
         return True if "accuracy" in self.metrics else None
@@ -187,7 +187,7 @@ class CheckedScorer(Scorer):
         except (LeftOutError, SettingsError):
             raise
         except Exception as error:
-            if type(error) in (ValueError, RequestError) and method != "score":  # what ``Scorer`` lets it say
+            if type(error) in (ValueError, RequestError) and method != "score":  # errors that ``Scorer`` documents
                 raise refused(f"the scorer {self.label}: {one_line(error)}") from error
             raise refused(f"the scorer {self.label}: {method} raised {described(error)}") from error
 
@@ -283,17 +283,17 @@ ReplyJudge = Callable[..., object]
 """A function of ``reply``, ``target`` and ``sample``, as many of them as it names, and of settings.
 
 It returns True or False; None where the reply holds no answer; a number, which is a score with no right or wrong; a
-mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``. In
-the place of a number ``NotMeasurable(reason)`` says that the metric has no meaning for this sample, and in the place of
-all that no metric has: a number that is merely left out fails the gates on its metric. Attributes ``metrics`` and
+mapping of metric names to numbers, of which ``accuracy`` (1 or 0) says whether the reply is right; or a ``Score``.
+``NotMeasurable(reason)`` in the place of a number says that this metric has no meaning for this sample; returned alone
+it says that no metric has. A number that is merely left out fails the gates on its metric. Attributes ``metrics`` and
 ``better`` may name its metrics and their better directions: ``("distance",)`` and ``{"distance": "lower"}``. With an
 attribute ``needs_text`` it is only asked of samples whose target is text or a number, or a list of these.
 
 A function, or a class with the methods of ``Scorer``, that asks a model says which in ``judged_by``: text that
 names the model and all of its settings, such as ``"gpt-x-2026-05, temperature 0, prompt 3"``. Numbers of two judges are
-not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint;
-written into the source file of the scorer, it changes that file, which is. Read it from the environment, or from a file
-beside, to change the judge alone.
+not compared with each other: a baseline of another judge is refused. The text is no part of the suite's fingerprint,
+but the source file of the scorer is. So that another judge changes the judge alone, read the text from the environment
+or from another file.
 """
 
 _OFFERED = ("reply", "target", "sample")
@@ -328,7 +328,9 @@ class CustomScorer(Scorer):
 
     @property
     def tells_right_from_wrong(self) -> bool | None:
-        """Tell by the metrics which the function names, by ``-> float``; where it says neither, its scores show it."""
+        """Return True if the function names accuracy, False if it names other metrics only or returns a number
+        (``-> float``), else None: then its scores show it.
+        """
         if "accuracy" in self.metrics:
             return True
         return False if self.metrics or _returns_number(self.judge) else None
@@ -337,7 +339,7 @@ class CustomScorer(Scorer):
         return judges_of(self.label, self.judge)
 
     def present(self, sample: Sample) -> PreparedSample:
-        """Return the sample as it is, with its target as text: whatever a sample can have, or nothing.
+        """Return the sample as it is, with its target as text. The target may be of any kind, or missing.
 
         Raise ``ValueError`` for a target that is no text, where the function needs one.
         """
@@ -351,15 +353,15 @@ class CustomScorer(Scorer):
         return presented.target if isinstance(presented.target, str) else presented.target[0]
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
-        """Return what the function says. Raise ``RequestError``, which names the function, for what it raises or cannot
-        mean.
+        """Return the function's judgement as a score. Raise ``RequestError``, which names the scorer, if the function
+        raises, or returns something that is no judgement.
         """
         text = reply(responses)
         sample = presented.sample
         offered = {"reply": text, "target": sample.target, "sample": sample}
         names = _parameters(self.judge)
         wanted = {name: offered[name] for name in _OFFERED if name in names}
-        if not wanted:  # of other names: the reply and the target, in this order
+        if not wanted:  # its parameters have other names: they get the reply and the target, in this order
             positional = [text, sample.target][: _num_positional(self.judge)]
             return self._meaning(text, lambda: self.judge(*positional, **self.settings))
         return self._meaning(text, lambda: self.judge(**wanted, **self.settings))
@@ -474,7 +476,7 @@ def _num_positional(function: Callable[..., object]) -> int:
     parameters = _all_parameters(function)
     required = [part for part in parameters if part.kind in _POSITIONAL and part.default is part.empty]
     if required or not parameters:
-        return min(len(required), 2) or 2
+        return min(len(required), 2) or 2  # a function whose signature is not known is given both
     if any(part.kind is part.VAR_POSITIONAL for part in parameters):
         return 2
     return min(sum(part.kind in _POSITIONAL for part in parameters), 2)

@@ -139,6 +139,7 @@ COUNTING_REDUCTIONS = ("any", "all", "pass@", "pass^")
 """Reductions that need to know which replies are right, by the first of ``reduction_parts``."""
 _COUNTS = ("correct", "total", "no_answer")
 _UNLIKE_ONE_GUESS = ("skill",)
+"""Metrics that compare with the chance of a single guess, and so have no meaning for the best or worst of several."""
 
 
 def pass_at_k(num_replies: int, num_right: int, k: int) -> float:
@@ -159,7 +160,7 @@ def pass_hat_k(num_replies: int, num_right: int, k: int) -> float:
 
 
 def _share(num_replies: int, num_such: int, k: int) -> float:
-    """Return the share of the choices of ``k`` replies in which all are of the ``num_such``, exact until divided."""
+    """Return the share of all choices of ``k`` replies that hold the ``num_such`` alone; exact until divided."""
     if not 0 <= num_such <= num_replies or not 1 <= k <= num_replies:
         raise ValueError(f"found {num_such} of {num_replies} replies and k = {k}")
     return math.comb(num_such, k) / math.comb(num_replies, k)

@@ -49,16 +49,21 @@ __all__ = ["Batches", "Client", "ModelStopped", "RequestRefused", "Take", "Unrea
 GET_TIMEOUT_S: Final = 5.0
 """Seconds to wait for a server's account of itself."""
 NUM_TRIES: Final = 6
+"""Tries of a request. The waits between them double, and are half a minute together at the most."""
 TOTAL_S: Final = 600.0
 """Seconds after which a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
+"""The longest wait, in seconds, that a server's ``Retry-After`` can ask for."""
 _BASE_DELAY_S = 0.5
 _LONG_WAIT_S, _BETWEEN_LINES_S = 10.0, 60.0
 """The shortest wait that is said in the log when a server asks for it, and the time until another is said."""
 _MOST_GIVEN_UP = 32
 """Requests in a row that were given up after all tries, before the server counts as ended."""
 _LONGEST_TEXT = 2000
+"""Characters that are kept of a reply's text, for messages."""
 _SHORTEST_KEY, _LONG_KEY = 6, 16
+"""Lengths of API keys. A shorter one than the first is not masked, since it is found in other words; one of the second
+length that is not letters alone is more surely a secret."""
 _ANTHROPIC_VERSION = "2023-06-01"
 
 
@@ -159,7 +164,7 @@ class Client:
         self._is_closed = False
 
     async def get(self, path: str, *, timeout_s: float | None = None, tries: int = 2) -> Reply:
-        """Return what stands at ``path``, whatever its status: below the API's root, or with ``//`` below the server's.
+        """Return the reply to a GET, whatever its status; ``path`` is below the API's root, with ``//`` the server's.
 
         Raises ``Unreachable`` after the first try to connect, and ``RequestRefused`` where no reply came whole.
         """
@@ -177,10 +182,11 @@ class Client:
         """Return the JSON object that the server answers ``body`` with.
 
         A function is called for the body when the request's turn has come; where it gives None, nothing is sent, and
-        the reply is empty. ``is_optional``: a server may keep this path to itself (a proxy lets ``/v1`` through and
-        nothing else), and still answer others.
+        the reply is empty. ``is_optional``: if this path is refused (a proxy may let ``/v1`` through and nothing else),
+        that is an error of this request alone.
 
-        Raises ``RequestRefused``; ``ModelStopped`` and ``Unreachable``, which every later call raises at once.
+        Raises ``RequestRefused`` for this request, and ``ModelStopped`` or ``Unreachable``, which every later call then
+        raises at once.
         """
         async with self.limit.slot() as ticket:
             wanted = body() if callable(body) else body
@@ -211,8 +217,8 @@ class Client:
             await connections.close()
 
     def error_of(self, reply: Reply) -> LLMEvalError:
-        """Return the error that a reply with this status stands for, in one line: what ``post`` raises for it."""
-        found = self._judge(reply)
+        """Return the error that ``post`` raises for such a reply."""
+        found = self._failure_in(reply)
         return found.error if isinstance(found, _Passing) else found
 
     # One try
@@ -221,9 +227,10 @@ class Client:
         try:
             reply = await self._exchange("GET", path, None, timeout_s)
         except _Passing as problem:
+            # A second try would only double the wait for a server that may be none.
             has_waited = isinstance(problem.error, Unreachable) or problem.reason == "timed out"
             raise problem.error if has_waited else problem from None
-        if may_pass(reply.status) and isinstance(found := self._judge(reply), _Passing):
+        if may_pass(reply.status) and isinstance(found := self._failure_in(reply), _Passing):
             raise found
         return reply
 
@@ -237,7 +244,7 @@ class Client:
             self.limit.answered(ticket)
             self._num_given_up = 0
             return TimedReply(reply.body, seconds=time.perf_counter() - started)
-        found = self._judge(reply)
+        found = self._failure_in(reply)
         if reply.status in (502, 503, 504):
             self.watch.mark_suspect()
         if reply.status == 429 and isinstance(found, _Passing):
@@ -291,7 +298,7 @@ class Client:
         return replace(masked, text=masked.text[:_LONGEST_TEXT])
 
     def _masked(self, reply: Reply, content: bytes) -> Reply:
-        """Return the reply without our key, which servers repeat. In answers one that may be a name or a word stays."""
+        """Return the reply without the API key, which servers repeat. In answers one that may be a word stays."""
         key = self._key.reveal()
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             spellings = (key.encode(), json.dumps(key)[1:-1].replace("/", "\\/").encode())
@@ -333,7 +340,7 @@ class Client:
         return self._jitter() * _BASE_DELAY_S * 2.0**number
 
     def _given_up(self, error: LLMEvalError, tries: int) -> LLMEvalError:
-        """Return the error of the last try, with their number."""
+        """Return the last try's error with the number of tries. After many such requests in a row the model stops."""
         if tries == 1 or not isinstance(error, RequestRefused):
             return error
         self._num_given_up += 1
@@ -343,8 +350,8 @@ class Client:
 
     # What a reply means
 
-    def _judge(self, reply: Reply) -> LLMEvalError | _Passing:
-        """Return what stands in the way of an answer."""
+    def _failure_in(self, reply: Reply) -> LLMEvalError | _Passing:
+        """Return the error of a reply that is no answer: one that may pass is wrapped, as it is tried again."""
         status, said = reply.status, message_of(reply)
         if reply.is_success and (code := status_within(reply)) is not None:
             status = code
@@ -410,7 +417,7 @@ _SHORTEST_RESTART_S = 1.0
 class Watch:
     """Watches one server: if it may have been started anew, perhaps with another model, it is asked what it is.
 
-    ``ask`` raises ``ModelError`` where the server is not what it was; None: it is not asked.
+    ``ask`` raises ``ModelError`` if the server is not what it was. If ``ask`` is None, the server is not asked.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -444,9 +451,10 @@ class Watch:
         if self.ask is not None and self._asking is None and self._is_suspect:
             self._is_suspect = False  # what breaks from here on makes it suspect again
             self._asking = asyncio.create_task(self._ask(self.ask))
+            # Reads the error: asyncio warns of one that nobody has read, and all who wait may have been cancelled.
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         if self._asking is not None:
-            await asyncio.shield(self._asking)
+            await asyncio.shield(self._asking)  # a request that is cancelled does not end it for the others
 
     async def _ask(self, ask: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -463,7 +471,7 @@ _Q = TypeVar("_Q")
 _A = TypeVar("_A")
 
 Take: TypeAlias = Callable[[], list[_Q]]
-"""A function that gives the questions of a request whose turn has come; none if others have taken them along."""
+"""A function that returns the questions of a request when its turn has come; none if others took them along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +525,7 @@ class Batches(Generic[_Q, _A]):
         return taken
 
     def _first(self) -> list[_Waiting[_Q, _A]]:
-        """Return the question of a sender that ended before its turn."""
+        """Return one question that waits, for a sender that failed before its turn: it has to fail one of them."""
         while self._queue:
             one = self._queue.popleft()
             if not one.answer.done():

@@ -49,7 +49,7 @@ def scored_ids(reply: Mapping[str, Any], pair: EncodedPair, seconds: float, *, h
     sent = (*pair.context, *pair.continuation)
     tokens, logprobs, tops, _ = logprob_lists(choice)
     num_prompt_tokens, num_tokens = usage_of(reply)
-    num_written = min(num_tokens or 0, 1)
+    num_written = min(num_tokens or 0, 1)  # some servers have to write a token, which the echo may leave out
     if len(tokens) not in (len(sent), len(sent) + num_written):
         raise RequestError(f"{len(sent)} tokens were sent and the server's echo has {len(tokens)}")
     if num_prompt_tokens is not None and num_prompt_tokens != len(sent):

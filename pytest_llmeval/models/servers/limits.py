@@ -41,6 +41,7 @@ __all__ = [
 
 
 _MOST_SLOTS = 4096
+"""The most slots of one folder. Its map of marks has a byte for each, from the beginning."""
 _KEEP_S = 0.5
 """Seconds for which a process passes a slot on among its own requests; then another process has a chance to get it."""
 _SUSPECT_S = 1.0
@@ -178,11 +179,14 @@ class FileWidth:
 
 
 OWN_SERVER_WIDTH = 64
+"""The width for a server that is no hosted API, unless ``max_connections`` gives another."""
 FIRST_WIDTH, LEAST_WIDTH, MOST_WIDTH = 20, 4, 100
 """The widths of hosted APIs: the first one, and the bounds."""
 _SHRINKING = 0.8
 _POLL_S = 0.01
+"""Seconds between looks for a slot that another process has freed."""
 _REFRESH_S = 0.5
+"""Seconds for which a width that was read from its file is believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +302,7 @@ class Limit:
 
 
 class FixedLimit(Limit):
-    """A limit of so many requests at once."""
+    """A limit that stays at the width that was set."""
 
     def __init__(self, width: int, slots: CountedSlots | None = None) -> None:
         super().__init__(slots)

@@ -137,7 +137,7 @@ def _other_question(record: Record, sample: Sample) -> str | None:
 
 
 def replies_identity(report: Report, found: SuiteReport) -> str:
-    """Return a hash that differs for the replies of another report to the suite, SHA-256 in hexadecimal.
+    """Return a hash that tells a report's replies to the suite from those of other reports (SHA-256, hexadecimal).
 
     It does not hash the texts: when saved reports are compared, these have been left on disk.
     """

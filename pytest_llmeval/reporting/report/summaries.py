@@ -1,6 +1,6 @@
-"""From records to what a report says of its suites: metrics, comparisons of models, averages over suites, risk curves.
+"""Computes the numbers of a report from its records: metrics, comparisons of models, averages over suites, risk curves.
 
-The same code makes it for a session, for a journal, and for reports that are merged.
+A session, a journal and reports that are merged all use this code.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     why_not_measurable,
 )
-from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples
+from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples, two_sided_p
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse
@@ -82,7 +82,7 @@ __all__ = [
 
 
 def limits_of(info: SuiteInfo, names: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Return the lowest and the highest value of those of the metrics for which the suite's settings give them."""
+    """Return the lowest and the highest possible value of each metric for which the suite's settings set these."""
     found = ((name, metric_limits(name, info.scorer, info.settings)) for name in names)
     return {name: limits for name, limits in found if limits is not None}
 
@@ -204,8 +204,6 @@ def compare_models(
     """
     if len(models) < 2:
         return
-    from pytest_llmeval.scoring.paired_metrics import two_sided_p  # not what every session needs
-
     by_id = {model: {record.id: record for record in members} for model, members in records.items()}
     clusters = {record.id: record.cluster for members in records.values() for record in members if record.cluster}
     for second in models[1:]:
@@ -267,13 +265,13 @@ def _averages(model: str | None, suites: Sequence[SuiteReport], records: Sequenc
     limits: dict[str, tuple[float, float]] = {}
     for name in alike:
         having = [place for place, suite in enumerate(suites) if _value(suite, name) is not None]
-        for place in having[:1]:  # of one metric they are the same in all suites, since settings are that decide them
+        for place in having[:1]:  # suites with different settings of a metric are ``unlike``: the others agree
             limits |= limits_of(suites[place].info, [name])
         macro |= macro_average([{name: suites[place].summary.metrics[name]} for place in having], limits)
         by_having.setdefault(tuple(having), []).append(name)
     found: dict[str, Metric] = {}
     for places, own in by_having.items():
-        # A score is right or wrong also where its suite has no accuracy, as of pass@k: such suites are no part of it.
+        # Suites without the metric do not count. Scores of pass@k, for example, are right or wrong without an accuracy.
         in_clusters = [clusters[place] for place in places]
         found |= micro_average([records[place] for place in places], own, in_clusters, limits)
     micro = {name: found[name] for name in alike if name in found}
@@ -295,7 +293,7 @@ def _value(suite: SuiteReport, name: str) -> float | None:
 
 
 def _compared(suites: Iterable[SuiteReport]) -> tuple[str, ...]:
-    """Return the models of a session of several: then, and only then, a suite is there more than once."""
+    """Return the models if several were compared: only then is a suite there more than once."""
     named = [(suite.info.name, suite.models[0]) for suite in suites if suite.models]
     if len({name for name, _ in named}) == len(named):
         return ()
@@ -345,7 +343,7 @@ _MIXED = "; other workers passed the audit and used the tree"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecords:
-    """The records of a suite, and if there are several models of one of them, with what is known beside them.
+    """The records of a suite (on one model, if several are compared), with what else is known of it.
 
     ``info`` is None for a suite to which only hand-written tests record: it has the metrics that its records carry.
     ``model`` is the one that was to answer it, None if only the records know.
@@ -429,7 +427,7 @@ def _comparisons(
 
 
 def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:
-    """Return the worse of what two processes found about one suite, and how much was audited at the most.
+    """Return the worse of two processes' audits of one suite, with the larger number of audited samples.
 
     Both audited the same samples, so their counts are not added.
     """
@@ -484,7 +482,7 @@ _Explained: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 
 class RiskReader:
-    """Takes two numbers of each record of a suite whose scorer gives probabilities."""
+    """Collects the confidence and the right or wrong of each record, in suites whose scorer gives probabilities."""
 
     def __init__(self, report: Report) -> None:
         self._compared = compared_models(report)
@@ -505,7 +503,7 @@ class RiskReader:
                 numbers.append(value)
 
     def curves(self) -> dict[int, RiskCoverage]:
-        """Return the curve of each suite that has one, by the suite's identity (``id``)."""
+        """Return the curve of each suite that has one, by ``id(suite)``, since suites cannot be hashed."""
         found = {}
         for suite in self._suites:
             curve = risk_coverage(zip(*self._held[group_of_suite(suite, self._compared)], strict=True))
