@@ -45,7 +45,7 @@ NEEDED = 0.95
 
 _PLUGIN = "tests/plugin"
 _SESSION = (
-    *("suite_collectors", "task_collectors", "sample_item", "plan", "live", "recording"),
+    *("suite_collectors", "task_collectors", "sample_item", "plan", "live_line", "recording"),
     *("reporting_hooks", "session", "session_records", "gate_results", "shown_samples", "other_plugins"),
 )
 """The modules of the plugin through which a sample goes, from its file to the report."""

@@ -243,7 +243,7 @@ class Evaluation:
         """Judge the responses to the question's requests; where there are several replies, its details hold them, and
         the contexts that came with a reply.
 
-        A sample is unscored, too, if a user's own scorer gives no usable score (see ``checking.checked``).
+        A sample is unscored, too, if a user's own scorer gives no usable score (see ``score_checks.checked``).
         Raises ``ModelError`` if the scorer has to ask another model: see ``asking``.
         """
         return score_without_judge(self.asking(question, responses))

@@ -22,7 +22,6 @@ from pytest_llmeval.scoring.base import (
     score_without_judge,
     side_by_side,
 )
-from pytest_llmeval.scoring.checking import judging, never_right, shown_score
 from pytest_llmeval.scoring.custom import CustomSettings, make_custom_scorer
 from pytest_llmeval.scoring.epochs import (
     COUNTING_REDUCTIONS,
@@ -39,6 +38,7 @@ from pytest_llmeval.scoring.metrics.sample_values import contradiction
 from pytest_llmeval.scoring.metrics.summary import why_not_measurable, with_numbers
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import reply
+from pytest_llmeval.scoring.score_checks import judging, never_right, shown_score
 from pytest_llmeval.suites.loading.suite import NO_SCORERS
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (

@@ -194,6 +194,6 @@ def begin(session: pytest.Session) -> None:
     if not is_worker(session.config):
         add_collected(session.config, collected, [session.items[place].nodeid for place in collected.samples])
     if collected.samples:
-        from pytest_llmeval.plugin.live import start
+        from pytest_llmeval.plugin.live_line import start
 
         start(session)

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, each_once, refuse_here, whole
 from pytest_llmeval.scoring.base import Better
-from pytest_llmeval.scoring.checking import shown_score
 from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.responses import status_of_credit
+from pytest_llmeval.scoring.score_checks import shown_score
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
 from pytest_llmeval.types import JSON, Score, Status
 

@@ -68,9 +68,9 @@ time.monotonic = lambda: float(next(seconds))
 _SLOW_TO_LOAD = """
 import threading
 
-from pytest_llmeval.plugin import live
+from pytest_llmeval.plugin import live_line
 
-shown, show = threading.Semaphore(0), live.loading_text
+shown, show = threading.Semaphore(0), live_line.loading_text
 
 
 def told(*arguments):
@@ -78,8 +78,8 @@ def told(*arguments):
     return show(*arguments)
 
 
-live.loading_text = told
-live._EverySecond.interval_s = 0.01
+live_line.loading_text = told
+live_line._EverySecond.interval_s = 0.01
 
 
 @pytest.fixture(scope="session")

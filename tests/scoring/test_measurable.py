@@ -13,7 +13,6 @@ from pytest_llmeval.evaluation.pipeline import Part, Pipeline, suite_scorer
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.scorers.exact import ExactSettings
-from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.custom import CustomSettings
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.metrics.summary import (
@@ -23,6 +22,7 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     why_not_measurable,
 )
+from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import GenerateResponse, NotMeasurable, Score
 from tests.scoring.helpers import a_sample
 

@@ -22,9 +22,9 @@ from pytest_llmeval.scorers.reading import reference_texts as reference_scorer
 from pytest_llmeval.scorers.reading.reference_texts import LibraryScorer
 from pytest_llmeval.scorers.rouge import RougeSettings
 from pytest_llmeval.scorers.ter import TerSettings
-from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.metrics.definitions import definition, is_known
 from pytest_llmeval.scoring.metrics.summary import summarize
+from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 from tests.support import REPOSITORY, clean_environment

@@ -22,10 +22,10 @@ from pytest_llmeval.scorers.mass import MassSettings
 from pytest_llmeval.scorers.number import NumberSettings
 from pytest_llmeval.scorers.pattern import PatternSettings
 from pytest_llmeval.scorers.yes_no import YesNoSettings
-from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.metrics.definitions import METRICS
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.scoring.regular_expressions import PythonRegex
+from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, LoglikelihoodResponse
 from tests.scoring.helpers import GENERATE, a_sample, judge_reply
 

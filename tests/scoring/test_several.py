@@ -14,11 +14,11 @@ from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scorers.bleu import BleuSettings
 from pytest_llmeval.scoring.base import Scorer, SettingsError
-from pytest_llmeval.scoring.checking import checked
 from pytest_llmeval.scoring.custom import CustomSettings
 from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import Filters
 from pytest_llmeval.scoring.metrics.summary import expanded, summarize
+from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score
 from tests.scoring.helpers import GENERATE, a_sample
 

@@ -18,7 +18,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Watch
-from pytest_llmeval.models.servers.limits import AdaptiveLimit
+from pytest_llmeval.models.servers.concurrency import AdaptiveLimit
 from tests.models.support import one_line_of
 from tests.servers.scripted import CLOSE, HANG, ScriptedServer, Step, reply, sent
 

@@ -17,7 +17,7 @@ from pytest_llmeval.models.reasoning import without_reasoning
 from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.connections import Reply, TimedReply
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair, seed_of
-from pytest_llmeval.models.servers.echo import is_greedy
+from pytest_llmeval.models.servers.echoed_logprobs import is_greedy
 from pytest_llmeval.models.servers.loading import DIALECT_CLASSES
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message

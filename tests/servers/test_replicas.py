@@ -12,8 +12,8 @@ import pytest
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable
+from pytest_llmeval.models.servers.concurrency import FixedLimit
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer
-from pytest_llmeval.models.servers.limits import FixedLimit
 from pytest_llmeval.models.servers.model import Replicas, ServerReplica
 
 

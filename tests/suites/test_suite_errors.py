@@ -9,7 +9,7 @@ import pytest
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.scorers import SCORERS
-from pytest_llmeval.suites.format import explain
+from pytest_llmeval.suites.format import pydantic_errors
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.loading.loader import load_suite
 from tests.suites.conftest import Load
@@ -373,7 +373,7 @@ def test_of_many_mistakes_the_first_are_explained(load: Load, monkeypatch: pytes
         looked_for.append(word)
         return "; did you mean x?"
 
-    monkeypatch.setattr(explain, "expected_one_of", expected_one_of)
+    monkeypatch.setattr(pydantic_errors, "expected_one_of", expected_one_of)
     with pytest.raises(SuiteError) as caught:
         load(HEAD + ONE + "".join(f"key_{number}: 1\n" for number in range(2_000)))
     first, *lines = str(caught.value).splitlines()

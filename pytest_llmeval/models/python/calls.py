@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pytest_llmeval.models.servers.limits import FileSlots, FixedLimit
+from pytest_llmeval.models.servers.concurrency import FileSlots, FixedLimit
 from pytest_llmeval.models.servers.loop import SharedLoop
 
 __all__ = ["CallBounds", "CallOutcome", "Calls", "is_async"]

@@ -23,6 +23,7 @@ from urllib.parse import urljoin, urlsplit
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.endpoints import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers import loop
+from pytest_llmeval.models.servers.concurrency import Limit, Ticket, limit_for
 from pytest_llmeval.models.servers.connections import (
     LONGEST_MESSAGE,
     BrokenConnection,
@@ -39,7 +40,6 @@ from pytest_llmeval.models.servers.connections import (
     retry_after_s,
     status_within,
 )
-from pytest_llmeval.models.servers.limits import Limit, Ticket, limit_for
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 

@@ -41,7 +41,7 @@ from pytest_llmeval.models.servers.dialect import (
     text_in,
     tokens_at,
 )
-from pytest_llmeval.models.servers.echo import is_greedy, scored_text
+from pytest_llmeval.models.servers.echoed_logprobs import is_greedy, scored_text
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:

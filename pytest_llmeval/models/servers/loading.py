@@ -21,9 +21,9 @@ from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.anthropic import AnthropicDialect
 from pytest_llmeval.models.servers.client import Client, Unreachable
 from pytest_llmeval.models.servers.completions import OpenAIDialect, what_came
+from pytest_llmeval.models.servers.concurrency import FixedLimit
 from pytest_llmeval.models.servers.dialect import Dialect, looked_up
-from pytest_llmeval.models.servers.echo import Generic
-from pytest_llmeval.models.servers.limits import FixedLimit
+from pytest_llmeval.models.servers.echoed_logprobs import Generic
 from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython, LlamaServer
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
 from pytest_llmeval.models.servers.ollama import OllamaDialect

@@ -19,7 +19,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.dialect import WEAKER, Dialect, Sampled, TextPair, Written
-from pytest_llmeval.models.servers.echo import Generic
+from pytest_llmeval.models.servers.echoed_logprobs import Generic
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 

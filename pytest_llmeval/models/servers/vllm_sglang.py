@@ -37,7 +37,7 @@ from pytest_llmeval.models.servers.dialect import (
     text_in,
     tokens_at,
 )
-from pytest_llmeval.models.servers.echo import scored_ids
+from pytest_llmeval.models.servers.echoed_logprobs import scored_ids
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
 if TYPE_CHECKING:

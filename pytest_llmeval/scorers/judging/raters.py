@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.scoring.base import side_by_side
-from pytest_llmeval.scoring.checking import shown_score
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import CORRECTED, HUMAN, JUDGE, rating
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import status_of_credit
+from pytest_llmeval.scoring.score_checks import shown_score
 from pytest_llmeval.scoring.statistics.intervals import mean
 from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score
 

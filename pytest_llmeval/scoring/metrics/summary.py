@@ -185,8 +185,8 @@ def summarize(
     (None) is a cluster of its own, unless none has one. With ``interval`` "bootstrap" every interval is that of
     ``intervals.bootstrap_of_sums``, over samples, or clusters of them; where all values are equal, it is as without.
     ``limits`` are the lowest and highest values of metrics whose definition does not know them.
-    Raises ``ValueError`` for a value that is not finite (``checking.checked`` lets none pass): nothing is averaged over
-    NaN; and for sequences of two lengths.
+    Raises ``ValueError`` for a value that is not finite, none of which passes ``score_checks.checked``, and if the
+    sequences differ in length.
     """
     samples = _samples(scores, clusters, interval, limits)
     return _summarize(samples, _kinds(samples.columns, names))

@@ -19,10 +19,10 @@ from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
+from pytest_llmeval.suites.lm_eval.process_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
 from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import CodedTask, coded_task, load_task_code
 from pytest_llmeval.suites.lm_eval.task_file import TaskFile, functions, read_task_file
-from pytest_llmeval.suites.lm_eval.task_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
 from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import (
     NativeSuite,

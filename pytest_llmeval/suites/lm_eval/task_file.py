@@ -19,7 +19,7 @@ from pytest_llmeval.data.files import Source, read_text
 from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here
 from pytest_llmeval.data.yaml_reader import MAX_YAML_BYTES, YamlBuilder, parse_yaml
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.explain import keys_of, sentence
+from pytest_llmeval.suites.format.pydantic_errors import keys_of, sentence
 from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 from pytest_llmeval.types import JSON
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_llmeval.scoring.checking import checked
+from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import Score, Status
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.limits import (
+from pytest_llmeval.models.servers.concurrency import (
     AdaptiveLimit,
     CountedSlots,
     FileSlots,
@@ -355,8 +355,8 @@ def test_a_slot_that_was_kept_for_long_goes_to_others(tmp_path: Path) -> None:
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from pytest_llmeval.models.servers.limits import FixedLimit
-from pytest_llmeval.models.servers.limits import FileSlots
+from pytest_llmeval.models.servers.concurrency import FixedLimit
+from pytest_llmeval.models.servers.concurrency import FileSlots
 
 async def main():
     limit = FixedLimit(6, FileSlots(Path(sys.argv[1])))
