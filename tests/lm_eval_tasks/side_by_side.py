@@ -15,7 +15,7 @@ from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.format.overrides import parse_override
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task
-from pytest_llmeval.suites.lm_eval.scores import MetricPair
+from pytest_llmeval.suites.lm_eval.translate_scoring import MetricPair
 from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,

@@ -15,9 +15,9 @@ from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.sniff import is_task_file
 from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import convert, load_task, metric_pairs
-from pytest_llmeval.suites.lm_eval.scores import Scoring
 from pytest_llmeval.suites.lm_eval.task_file import read_task_file
 from pytest_llmeval.suites.lm_eval.translate import translate
+from pytest_llmeval.suites.lm_eval.translate_scoring import Scoring
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest
 

@@ -20,10 +20,8 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.process_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
-from pytest_llmeval.suites.lm_eval.scores import MetricPair
 from pytest_llmeval.suites.lm_eval.task_code import CodedTask, coded_task, load_task_code
 from pytest_llmeval.suites.lm_eval.task_file import TaskFile, functions, read_task_file
-from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import (
     NativeSuite,
     TaskOrigin,
@@ -32,6 +30,8 @@ from pytest_llmeval.suites.lm_eval.translate import (
     translate,
     with_own_rows,
 )
+from pytest_llmeval.suites.lm_eval.translate_scoring import MetricPair
+from pytest_llmeval.suites.lm_eval.translate_texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.loading.loader import RowReader, suite_of
 from pytest_llmeval.suites.loading.sources import rows_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite

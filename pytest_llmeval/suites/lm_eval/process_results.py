@@ -13,9 +13,15 @@ from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import PreparedSample, Scorer, reply_request
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import loglikelihoods, reply, status_of_credit
-from pytest_llmeval.suites.lm_eval.scores import AGGREGATIONS, DEFAULT_METRICS, MetricPair, Scoring, read_pipelines
 from pytest_llmeval.suites.lm_eval.task_code import TaskCode
 from pytest_llmeval.suites.lm_eval.task_file import MetricSpec
+from pytest_llmeval.suites.lm_eval.translate_scoring import (
+    AGGREGATIONS,
+    DEFAULT_METRICS,
+    MetricPair,
+    Scoring,
+    read_pipelines,
+)
 from pytest_llmeval.types import (
     JSON,
     LoglikelihoodRequest,

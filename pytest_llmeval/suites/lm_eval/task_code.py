@@ -26,10 +26,10 @@ from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.lm_eval.groups import NOT_INSTALLED, installed_tasks
-from pytest_llmeval.suites.lm_eval.scores import WEIGHTED_F1
 from pytest_llmeval.suites.lm_eval.task_file import FunctionReference, TaskFile, functions
-from pytest_llmeval.suites.lm_eval.texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.lm_eval.translate import FILE_BUILDERS, evaluated_split, example_split
+from pytest_llmeval.suites.lm_eval.translate_scoring import WEIGHTED_F1
+from pytest_llmeval.suites.lm_eval.translate_texts import is_a_number, may_be_a_number
 from pytest_llmeval.suites.loading.sources import rows_of, shown_source
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.text.wording import Keys, dotted, quoted

@@ -39,7 +39,7 @@ __all__ = [
 
 _Text: TypeAlias = str | None
 _Rule: TypeAlias = Any
-"""A column, a template or a value, see ``texts.py``; or a ``!function``."""
+"""A column, a template or a value, see ``translate_texts.py``; or a ``!function``."""
 _WithoutEffect: TypeAlias = Any
 """A value that changes no number, in lm-eval either."""
 
