@@ -95,7 +95,7 @@ Origin: TypeAlias = Literal["suite", "ini", "option"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gate:
-    """One rule for one suite. ``rule`` is None if a report's text is none. ``for_all``: it does not name the suite."""
+    """One rule for one suite. ``rule`` is None if its text, in a report, is invalid. ``for_all``: it names no suite."""
 
     text: str
     rule: GateRule | None
@@ -172,7 +172,7 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
 
 def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | None:
     """Decide a gate on a suite; None if it is for every suite, on a metric or category that this one does not have."""
-    # This holds without metrics too: numbers that could not be computed must not disarm a gate.
+    # If no metrics could be computed, ``exists`` finds every name, so that the gate fails and is not left out.
     if gate.for_all and gate.rule and not exists(gate.rule.subject, _all_metrics(suite), suite.categories):
         return None
     selection, skipped = _selection(suite, session), _skipped(suite)

@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-3
+"""The largest log-likelihood above 0 that is taken for a rounding error."""
 
 
 class RequestKind(NamedTuple):
@@ -171,8 +172,8 @@ def _is_there(request: object, response: object) -> bool:
 
 
 def _is_plain(response: LoglikelihoodResponse) -> bool:
-    """Return whether it is made of builtins and in its limits, as is usual: to make another one takes longer than to
-    look.
+    """Return whether the response is made of builtins within their limits, as is usual: looking is faster than making
+    another one.
     """
     return (
         type(response.loglikelihood) is float

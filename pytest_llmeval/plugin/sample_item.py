@@ -116,7 +116,7 @@ class SampleItem(pytest.Function):
     sample in this session: node ids change with ``--rootdir``.
     """
 
-    # Slots, as an item's dictionary gets three times as large by a value that is set from outside (cached_property).
+    # Slots: a value that is set from outside, as by cached_property, makes an item's dictionary three times as large.
     __slots__ = ("_asked", "_hooks", "_location", "_planned", "file", "key", "model", "number", "sample")
 
     sample: Sample
@@ -151,7 +151,7 @@ class SampleItem(pytest.Function):
         function = _test_function((*(["llm_model"] if file.responses is None else []), *asked))
         found = None if like is None else getattr(like, "_fixtureinfo", None)
         item: SampleItem = cls.from_parent(parent, name=escape_id(sample.id), callobj=function, fixtureinfo=found)
-        item.obj = item.evaluate  # a fixture ``request``, to know the item by, takes longer than the model's
+        item.obj = item.evaluate  # bound, so that it knows the item: the fixture ``request`` would take time
         item.fixturenames = [*item.fixturenames]  # a conftest.py may add to the list of each item
         item.sample, item.file, item.model, item.number = sample, file, model, number
         item.key = file.info.name, model, sample.id

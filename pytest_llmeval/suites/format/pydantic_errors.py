@@ -1,4 +1,4 @@
-"""pydantic's errors as sentences about a suite's keys."""
+"""Words pydantic's errors as sentences about a suite's keys."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _BOUNDS = {
     "greater_than": ("above", "gt"),
 }
 _OTHER_WORDS = {"delimiter": "separator", "sep": "separator"}
-"""Our keys for keys of other programs that are spelled like others of ours."""
+"""Keys of other programs, with the keys of ours that mean the same; by spelling, other ones would be suggested."""
 _QUOTED = re.compile(r"'([^']*)'")
 
 
 def keys_of(detail: ErrorDetails) -> Keys:
-    """Return the keys of the place of an error in the document."""
+    """Return the keys at which the error stands in the document."""
     return (*detail["loc"], *detail.get("ctx", {}).get("keys", ()))
 
 
@@ -122,7 +122,7 @@ def _below(annotation: Any, key: str | int) -> Iterator[Any]:
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """Yield the types of a union, without what is annotated to them."""
+    """Yield the types of a union, without their annotations."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _alternatives(get_args(annotation)[0])

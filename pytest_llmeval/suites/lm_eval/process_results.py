@@ -40,7 +40,9 @@ SCORER = "task_code"
 """The name under which the scorer of such a task is registered for its suite alone."""
 
 _RIGHT = ("exact_match", "acc", "em")
+"""Metrics of lm-eval that are 1 or 0 for right or wrong. The first of these that a task has becomes its accuracy."""
 _POOLED = {"word_perplexity": "words", "byte_perplexity": "bytes", "bits_per_byte": "bytes"}
+"""Metrics that are computed over all samples at once, with the ingredient that is a sample's length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ class ResultsSpec:
     """The rule by which a sample's responses become values: ``process(document, results)`` gives a number for each of
     ``names``.
 
-    ``names`` are lm-eval's, with ours. Those of ``pooled`` are pairs of a log-likelihood and a length, which is the
-    ingredient that it names.
+    ``names`` has lm-eval's names of metrics, with ours. For a metric in ``pooled`` the function gives a log-likelihood
+    and a length, and ``pooled`` names the ingredient that the length is.
     """
 
     output_type: str
@@ -137,7 +139,7 @@ class TaskResultsScorer(Scorer):
                 return (reply_request(prompt, generate),)
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
-        """Return what the function says of the responses. Raise ``RequestError`` for what it raises or cannot mean."""
+        """Return the function's judgement. Raise ``RequestError`` if it raises, or returns something that is none."""
         output_type = self.results.output_type
         results: list[Any]
         answer = None
