@@ -160,7 +160,7 @@ def pair_samples(
 
 
 def _hidden(info: SuiteInfo) -> list[str]:
-    """Return a note on a judge's arguments that reports hide. A hash is hidden too: it would give a short one away."""
+    """Return a note on a judge's arguments that reports hide, even as a hash: that would give a short secret away."""
     names = sorted({name for text in info.judged_by for name in hidden_arguments(text)})
     if not names:
         return []

@@ -72,7 +72,7 @@ class LLMSession:
         self._store_problems: dict[str, None] = {}
         self._store_flaws: dict[str, StoreFlaws] = {}
         self.has_failed = False
-        self._is_open = False  # True until it is known that all samples that were to run have run
+        self._is_open = False  # samples were to run that are neither recorded nor counted as missing
         self._awaits_gates = settings.asks_for_gates
         self._shows_texts = shows_texts(config)
         self._to_show: Sequence[Record] = ()

@@ -49,7 +49,7 @@ __all__ = ["Batches", "Client", "ModelStopped", "RequestRefused", "Take", "Unrea
 GET_TIMEOUT_S: Final = 5.0
 """Seconds to wait for a server's account of itself."""
 NUM_TRIES: Final = 6
-"""Tries of a request. The waits between them double, and are half a minute together at the most."""
+"""Tries of a request. Without ``Retry-After`` the waits between them double, and are at most 31 s together."""
 TOTAL_S: Final = 600.0
 """Seconds after which a request is not tried again."""
 LONGEST_RETRY_AFTER_S: Final = 120.0
