@@ -14,7 +14,10 @@ import pytest
 import yaml
 
 from pytest_llmeval import types
+from pytest_llmeval.models.registry import KINDS
+from pytest_llmeval.plugin.options import OPTIONS
 from pytest_llmeval.reporting.writers.formats import FORMATS
+from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.presets import with_preset
 from tests.support import FAKE_MODEL_CONFTEST, REPOSITORY, fake_model_conftest
@@ -98,6 +101,24 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
 def test_formats_of_reports_are_named_wherever_they_are_listed(page: str, row: str) -> None:
     rows = re.findall(row, (REPOSITORY / page).read_text("utf-8"), re.MULTILINE)
     assert re.findall(r"`(\.\w+)`", "\n".join(rows)) == [one.suffix for one in FORMATS if one.is_report]
+
+
+def test_scorers_are_named_wherever_they_are_listed() -> None:
+    readme, page = ((REPOSITORY / path).read_text("utf-8") for path in ("README.md", "docs/scoring.md"))
+    cells = re.findall(r"^\| (`.*?) \|", readme.partition("\n## Scorers\n")[2].partition("\n## ")[0], re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCORERS)
+    assert [name for name in SCORERS if not re.search(rf"`{name}`|^ *{name}:", page, re.MULTILINE)] == []
+
+
+def test_kinds_of_models_are_named_wherever_they_are_listed() -> None:
+    """Those that are written with their name in front; the others are described, in each place in words of its own."""
+    usages = [usage for kind in KINDS if (usage := kind.shown_usage()).startswith(kind.name)]
+    (row,) = re.findall(r"^\| `--llm-model SPEC` .*$", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE)
+    table = (REPOSITORY / "docs" / "models.md").read_text("utf-8").partition("| SPEC |")[2].partition("\n\n")[0]
+    (described,) = (option.help for option in OPTIONS if option.name == "model")
+    assert "replay:FILE" in usages
+    for listed in (row, table, described):
+        assert [usage for usage in usages if not re.search(rf"\b{re.escape(usage)}(?!\w)", listed)] == []
 
 
 def test_what_an_installation_needs_to_know_stands_before_its_command() -> None:

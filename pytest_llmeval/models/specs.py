@@ -68,6 +68,7 @@ class ModelKind:
     has_secrets: bool = True
     """True if arguments with names such as ``api_key`` are secrets, which nothing shows."""
     needs_location: bool = True
+    """False if a model may be named without one; a kind that takes none refuses it in ``parse``."""
     needs_device: bool = False
     """True if a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
@@ -95,7 +96,11 @@ class ModelKind:
         return f"{self.name}:LOCATION" if self.usage is None else self.usage
 
     def recognizes(self, text: str) -> bool:
-        """Tell whether the text names a model of this kind."""
+        """Tell whether the text names a model of this kind.
+
+        Here: it begins with the name and a colon. A kind whose models are named without the colon says so, as
+        ``Guessing`` does; else the text is the id of a model of the hub.
+        """
         return text.startswith(f"{self.name}:")
 
     def hides(self, argument: str, value: JSON) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_llmeval import ModelKind
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.models.registry import with_kinds
+from pytest_llmeval.models.registry import KINDS, with_kinds
 from tests.plugin.suites_for_tests import CAPITALS, SUMS
 from tests.support import REPOSITORY
 
@@ -90,7 +90,7 @@ def test_a_suite_that_needs_more_than_it_has(llm_pytester: pytest.Pytester) -> N
     ("given", "message"),
     [
         ("--llm-model=fixed:", "--llm-model fixed:: expected fixed:LOCATION"),
-        ("--llm-model=fixde:2", "*ollama:NAME or fixed:LOCATION"),
+        ("--llm-model=fixde:2", f"*{KINDS[-1].shown_usage()} or fixed:LOCATION"),
     ],
 )
 def test_what_it_does_not_take(llm_pytester: pytest.Pytester, workers: list[str], given: str, message: str) -> None:
@@ -107,7 +107,7 @@ def test_a_conftest_that_is_read_too_late(llm_pytester: pytest.Pytester) -> None
     result = llm_pytester.runpytest("--llm-model=fixed:2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     hint = "a conftest.py adds kinds only from the rootdir, or from a folder named"
-    result.stderr.fnmatch_lines([f"*ollama:NAME; {hint} *"])
+    result.stderr.fnmatch_lines([f"*{KINDS[-1].shown_usage()}; {hint} *"])
 
 
 def test_a_prefix_belongs_to_one_kind(project: pytest.Pytester, workers: list[str]) -> None:

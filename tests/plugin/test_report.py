@@ -110,10 +110,7 @@ def test_a_model_that_raises_in_the_fixture(llm_pytester: pytest.Pytester, worke
     ("path", "message"),
     [
         ("capitals.yaml/a/out.json", "cannot write the report capitals.yaml/a/out.json: Not a directory"),
-        (
-            "out.txt",
-            "--llm-report: expected a name that ends in .json, .md, .html, .csv, .jsonl, or a folder; with / at its ",
-        ),
+        ("out.txt", "--llm-report: expected a name that ends in .json, .md, "),
         ("out.xml", "--junitxml=FILE"),
     ],
 )

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.storage.json_form import head_to_json
 from pytest_llmeval.reporting.storage.report_file import _pieces
-from pytest_llmeval.reporting.writers.formats import check_target, final_path, parse_target, write_report_file
+from pytest_llmeval.reporting.writers.formats import FORMATS, check_target, final_path, parse_target, write_report_file
 from tests.reporting.made_reports import record, report, suite_report
+
+SUFFIXES = ", ".join(one.suffix for one in FORMATS if one.is_report)
 
 
 @pytest.mark.parametrize("text", ["a.json", "a.MD", "b/a.csv", "a.jsonl", "new/", "new.v2/"])
@@ -44,8 +46,8 @@ def test_a_folder_with_the_name_of_a_file_needs_the_slash(tmp_path: Path) -> Non
     ("text", "message"),
     [
         ("a.xml", "--junitxml=FILE.xml is pytest's own"),
-        ("a.txt", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
-        ("report", "ends in .json, .md, .html, .csv, .jsonl, or a folder"),
+        ("a.txt", f"ends in {SUFFIXES}, or a folder"),
+        ("report", f"ends in {SUFFIXES}, or a folder"),
         ("new.json/", "make the folder new.json first, as its name is one of a file"),
         (" ", "expected the name"),
         ("a\0.json", "expected the name"),

@@ -58,7 +58,10 @@ _NOT_COMPARED = frozenset(("kind", "stderr", "ci_low", "ci_high", "skewness", "n
 _RIGHT_OR_WRONG = frozenset(
     ("choice", "continuation", "letter", "yes_no", "number", "exact", "contains", "pattern", "json", "math")
 )
-"""Scorers whose scores have no accuracy if accuracy is not among their metrics."""
+"""Scorers whose scores have no accuracy if accuracy is not among their metrics.
+
+No new scorer joins them: only reports from before ``SINCE_DIGEST`` are judged by them.
+"""
 
 
 class _Misfit(Exception):

@@ -1,6 +1,7 @@
 """The formats of reports, and the files that they are written to: all that ``--llm-report`` takes.
 
-Options, help texts, commands and the reference derive from ``FORMATS``.
+Options, help texts, commands and the reference derive from ``FORMATS``; the lists in README.md and docs/reports.md are
+held to it by a test.
 
 Like ``plugin/options.py``, this module is imported by every pytest run that has the plugin installed.
 """
@@ -59,11 +60,12 @@ class ReportFormat:
     """One form of a report.
 
     ``writer`` names the function that takes the report and the path of the file to write, as ``module:function``: it is
-    imported when it is used. ``description`` follows the name in a help text. ``is_report`` formats are those
-    that ``--llm-report`` writes to a file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``.
-    ``is_for_folders`` marks the one that is written where ``--llm-report`` names a folder. ``is_text`` is text in
-    UTF-8, which standard output can show, ``is_json`` is JSON too. ``package`` is the distribution that it comes from;
-    ``others`` are those that offer a format of this name too, so that it cannot be used.
+    imported when it is used. One of this package replaces the file by ``atomic_write`` or ``atomic_path`` itself.
+    ``description`` follows the name in a help text. ``is_report`` formats are those that ``--llm-report`` writes to a
+    file with ``suffix``, ``is_export`` ones those of ``llmeval export --to NAME``. ``is_for_folders`` marks the one
+    that is written where ``--llm-report`` names a folder. ``is_text`` is text in UTF-8, which standard output can show,
+    ``is_json`` is JSON too. ``package`` is the distribution that it comes from; ``others`` are those that offer a
+    format of this name too, so that it cannot be used.
     """
 
     name: str
