@@ -91,6 +91,7 @@ def test_cuda_where_there_is_none(gpt2_folder: Path) -> None:
     assert "this machine has cpu" in message
 
 
+@pytest.mark.slow
 def test_hub_cache(tmp_path: Path, checkpoint: Path) -> None:
     """Offline, by id and by revision, in a process of its own: the hub's library reads its environment at import."""
     import subprocess

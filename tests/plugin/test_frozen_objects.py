@@ -26,6 +26,7 @@ import gc
 import pytest
 
 
+@pytest.mark.slow
 def test_state():
     with open("state.txt", "w") as file:
         file.write(f"{gc.isenabled()} {gc.get_threshold()} {gc.get_freeze_count() > 0}")
@@ -73,11 +74,13 @@ def test_without_suites_nothing_is(llm_pytester: pytest.Pytester) -> None:
     assert run(llm_pytester) == f"True {gc.get_threshold()} False"
 
 
+@pytest.mark.slow
 def test_a_broken_suite_changes_nothing_of_that(llm_pytester: pytest.Pytester) -> None:
     (llm_pytester.path / "capitals.yaml").write_text(SUITE.replace("target: none", "target: []"), encoding="utf-8")
     assert run(llm_pytester, "--continue-on-collection-errors", code=1) == f"True {gc.get_threshold()} True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "RuntimeError", "pytest.UsageError"])
 def test_a_session_that_does_not_get_so_far_leaves_nothing_behind(llm_pytester: pytest.Pytester, error: str) -> None:
     (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
@@ -85,6 +88,7 @@ def test_a_session_that_does_not_get_so_far_leaves_nothing_behind(llm_pytester: 
     assert llm_pytester.inline_run("-p", "no:xdist", no_reraise_ctrlc=True).ret != 0
 
 
+@pytest.mark.slow
 def test_a_conftest_that_switches_the_collector_off_keeps_it_off(llm_pytester: pytest.Pytester) -> None:
     (llm_pytester.path / "capitals.yaml").write_text(SUITE, encoding="utf-8")
     hook = "\nimport gc\n\ndef pytest_collection_modifyitems():\n    gc.disable()\n"
@@ -95,6 +99,7 @@ def test_a_conftest_that_switches_the_collector_off_keeps_it_off(llm_pytester: p
         gc.enable()
 
 
+@pytest.mark.slow
 def test_garbage_is_freed_before_it_would_be_left_out() -> None:
     class Node:
         pass
@@ -109,6 +114,7 @@ def test_garbage_is_freed_before_it_would_be_left_out() -> None:
     lasting.close()
 
 
+@pytest.mark.slow
 def test_of_two_the_first_decides() -> None:
     first, second = FrozenObjects(), FrozenObjects()
     second.freeze()
@@ -139,6 +145,7 @@ def test_who_has_left_objects_out_keeps_that() -> None:
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_who_has_switched_it_off_keeps_it_off() -> None:
     gc.disable()
     try:
@@ -150,6 +157,7 @@ def test_who_has_switched_it_off_keeps_it_off() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
     before = gc.get_threshold()
     lasting = FrozenObjects()
@@ -163,6 +171,7 @@ def test_thresholds_that_somebody_sets_meanwhile_stay() -> None:
         gc.set_threshold(*before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["torch", "transformers", None])
 def test_libraries_of_models_are_left_out_once_while_a_session_leaves_out_objects(
     monkeypatch: pytest.MonkeyPatch, library: str | None

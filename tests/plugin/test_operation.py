@@ -118,7 +118,9 @@ def test_a_python_embedder(project: pytest.Pytester, workers: list[str]) -> None
     assert num_asked(project.path, "embedder") <= 4
 
 
-@pytest.mark.parametrize("role", ["model", "judge", "embedder"])
+@pytest.mark.parametrize(
+    "role", ["model", *(pytest.param(role, marks=pytest.mark.slow) for role in ("judge", "embedder"))]
+)
 def test_servers(project: pytest.Pytester, workers: list[str], role: str) -> None:
     says = '{"reason": "r", "equivalent": true}'
     others = {
