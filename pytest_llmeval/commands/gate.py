@@ -151,8 +151,9 @@ def _add_baseline_options(parser: argparse.ArgumentParser) -> None:
     _add_option(
         group,
         "--compare",
-        choices=("all", "common"),
-        help="all (the default): the suites have to be the same; common: compare the samples that are the same in both",
+        choices=("all", "common", "questions"),
+        help="all (the default): the suites have to be the same; common: compare the samples that are the same in "
+        "both; questions: those whose question, target and scorer are the same, whatever the prompt",
     )
     _add_option(
         group,

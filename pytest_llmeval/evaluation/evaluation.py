@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.evaluation.fingerprints import fingerprint_parts, length_of, sample_fingerprint
+from pytest_llmeval.evaluation.fingerprints import asked_with, fingerprint_parts, length_of, sample_fingerprint
 from pytest_llmeval.evaluation.pipeline import suite_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import PROMPT_VERSION, JudgedSettings
@@ -285,6 +285,11 @@ class Evaluation:
         """Return hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
         asks = any(isinstance(one, JudgedSettings) and one.asks_judge for one, _ in self._score.each())
         return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None)
+
+    @property
+    def asked_with(self) -> dict[str, JSON]:
+        """Return the settings that decide how the suite's questions are asked; see ``fingerprints.asked_with``."""
+        return asked_with(self.suite)
 
     @property
     def judged_by(self) -> tuple[str, ...]:

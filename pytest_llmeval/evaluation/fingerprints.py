@@ -11,7 +11,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
 
+from pytest_llmeval.evaluation.pipeline import FILTERED
 from pytest_llmeval.scoring.base import PreparedSample
+from pytest_llmeval.scoring.filters import TEXT_FILTERS
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
@@ -19,34 +21,113 @@ from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import JSON, SPECIAL_SAMPLING, GenerateRequest, Prompt, Request, Sample
 
-__all__ = ["fingerprint_parts", "length_of", "sample_fingerprint"]
+__all__ = [
+    "asked_with",
+    "fingerprint_parts",
+    "length_of",
+    "question_fingerprint",
+    "questions_hash",
+    "sample_fingerprint",
+]
 
 _WHERE = frozenset(("samples", *RowsSpec.model_fields))
 """Settings that say where examples come from: the same examples in another file are the same."""
 
 
-def fingerprint_parts(suite: Suite, scorer: JSON, judge_prompt: JSON = None) -> dict[str, str]:
+def fingerprint_parts(suite: Suite, scorer: Sequence[JSON], judge_prompt: JSON = None) -> dict[str, str]:
     """Return hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged, ``judge_prompt`` in
     which words a judge is asked, None where none is.
 
     ``questions``: the samples with their categories, by id, whatever their order. ``prompt``: the settings of the
     prompt and of what is generated. ``fewshot``: the settings of examples, and the examples; empty where a prompt shows
-    none. ``scorer``. Where no part differs between two suites and their fingerprints do, it is in how rows become
-    variables.
+    none. ``scorer``, and ``judging``: the scorer without the filters that only take the answer's text out of the reply.
+    Where no part differs between two suites and their fingerprints do, it is in how rows become variables.
     """
     spec = suite.spec
-    questions = sorted(suite.samples, key=lambda sample: sample.id)
     prompt: dict[str, JSON] = spec.prompt.model_dump(mode="json", exclude={"fewshot"})
     if spec.dataset is not None:
-        own = {name: rule for name, rule in spec.dataset.fields.items() if name not in (*FIELDS, CLUSTER)}
-        prompt["variables"] = own
+        prompt["variables"] = _own_fields(spec.dataset.fields)
     parts = {
-        "questions": _hash(_encode([sample.id, sample.category, *_content(sample)]) for sample in questions),
+        "questions": questions_hash(suite),
         "prompt": _hash([json.dumps([prompt, spec.generate.model_dump(mode="json")])]),
         "fewshot": _fewshot(suite),
         "scorer": _hash([json.dumps(scorer)]),
+        "judging": _hash([json.dumps(_without_text_filters(scorer))]),
     }
     return parts if judge_prompt is None else {**parts, JUDGE_PROMPT: _hash([json.dumps(judge_prompt)])}
+
+
+def questions_hash(suite: Suite) -> str:
+    """Return the part ``questions`` of a suite's fingerprint."""
+    questions = sorted(suite.samples, key=lambda sample: sample.id)
+    return _hash(_encode([sample.id, sample.category, *_content(sample)]) for sample in questions)
+
+
+def _without_text_filters(scorer: Sequence[JSON]) -> list[JSON]:
+    """Return what ``Evaluation`` says of a scorer, as if the suite had only those filters that change a text's meaning.
+
+    ``scorer`` is its name, its version, its settings, and the versions of all its parts if it is not alone.
+    """
+    name, version, settings, *versions = scorer
+    assert isinstance(settings, dict)
+    steps = settings.get("filters")
+    kept: dict[str, JSON] = {key: value for key, value in settings.items() if key != "filters"}
+    others = [step for step in steps if _changes_meaning(step)] if isinstance(steps, list) else []
+    if others:
+        kept["filters"] = others
+    else:
+        versions = [found for found in map(_without_filters, versions) if found != [name, version]]
+    return [name, version, kept, *versions]
+
+
+def _changes_meaning(step: JSON) -> bool:
+    return isinstance(step, dict) and step["kind"] not in TEXT_FILTERS
+
+
+def _without_filters(versions: JSON) -> JSON:
+    if not isinstance(versions, list):
+        return versions
+    if FILTERED in versions:
+        place = versions.index(FILTERED)
+        versions = [*versions[:place], *versions[place + 2 :]]
+    return [_without_filters(one) for one in versions]
+
+
+def question_fingerprint(sample: Sample) -> str:
+    """Return 16 hexadecimal digits for a sample's question, options and target, whatever prompt they are put into.
+
+    They are compared for the same sample of the same suite alone.
+    """
+    return hashlib.sha256(_encode(_content(sample)).encode()).hexdigest()[:16]
+
+
+def asked_with(suite: Suite) -> dict[str, JSON]:
+    """Return the settings that decide how the suite's questions are asked, by dotted key, without defaults.
+
+    These are what may differ between two prompts for the same questions: the prompt, the plan of its examples (not the
+    examples), what is generated, columns that a template may use, and filters that take the answer out of the reply.
+    """
+    spec = suite.spec
+    found: dict[str, JSON] = {}
+    prompt = spec.prompt.model_dump(mode="json", exclude_defaults=True)
+    fewshot = prompt.pop("fewshot", None)
+    plan = {} if fewshot is None else {name: value for name, value in fewshot.items() if name not in _WHERE}
+    for prefix, settings in (
+        ("prompt", prompt),
+        ("prompt.fewshot", plan),
+        ("generate", spec.generate.model_dump(mode="json", exclude_defaults=True)),
+        ("dataset.fields", {} if spec.dataset is None else _own_fields(spec.dataset.fields)),
+    ):
+        found |= {f"{prefix}.{name}": value for name, value in settings.items()}
+    if spec.filters:
+        found["filters"] = [
+            {"kind": step.kind, **step.model_dump(mode="json", exclude_defaults=True)} for step in spec.filters
+        ]
+    return found
+
+
+def _own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: rule for name, rule in fields.items() if name not in (*FIELDS, CLUSTER)}
 
 
 def _fewshot(suite: Suite) -> str:

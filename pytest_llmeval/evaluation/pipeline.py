@@ -61,6 +61,8 @@ __all__ = ["Part", "Pipeline", "make_scorer", "suite_scorer"]
 _SCORERS: Keys = ("several", "scorers")
 _FILTERS: Keys = ("filters",)
 _EPOCHS: Keys = ("epochs",)
+FILTERED = "FilteredScorer"
+"""The name of filters among the versions of a scorer, before their own version."""
 FILTERS_VERSION = 1
 EPOCHS_VERSION = 1
 """Numbers that go up when filters, or epochs, judge the same responses otherwise; part of a suite's fingerprint."""
@@ -104,7 +106,7 @@ class Part:
         # "FilteredScorer" and "EpochsScorer" were classes once: with other names every fingerprint would change.
         found = self.scorer.versions()
         if self.filters:
-            found = ["FilteredScorer", FILTERS_VERSION, *found]
+            found = [FILTERED, FILTERS_VERSION, *found]
         return found if self.epochs is None else ["EpochsScorer", EPOCHS_VERSION, *found]
 
     def present(self, sample: Sample) -> PreparedSample:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
-from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
+from pytest_llmeval.gates.options import BaselineSettings, Compare, GateOptions, Margin, Selection
 from pytest_llmeval.gates.regressions import (
     fails,
     is_beyond,
@@ -173,7 +172,16 @@ def _tests(
                 outcome = undecided if isinstance(error, Undecided) else "failed"
                 yield plans_of.result(plan.after, plan.metrics[0].name, outcome, str(error), notes=plan.notes)
             else:
-                yield from (_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics)
+                found = [_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics]
+                yield from _with_diff(found, pairs.prompt_diff)
+
+
+def _with_diff(found: Sequence[GateResult | _Test], diff: tuple[str, ...]) -> list[GateResult | _Test]:
+    """Return the results of a suite, the first of them with the diff of its prompts."""
+    first, *others = found
+    if isinstance(first, _Test):
+        return [replace(first, gate=replace(first.gate, prompt_diff=diff)), *others]
+    return [replace(first, prompt_diff=diff), *others]
 
 
 def _test(
@@ -198,7 +206,7 @@ def _test(
         )
     except PairingError as error:
         return replace(gate, reason=f"{metric.name} {error}")
-    if paired.num_lacking and plans_of.compare == "all":
+    if paired.num_lacking and plans_of.compare != "common":
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
         return replace(gate, reason=f"{found}; --llm-compare common leaves them out")
     least = plan.after.info.min_measurable
@@ -285,9 +293,7 @@ class Plan:
 class SuitePlans:
     """The suites of two reports, and which of them are compared."""
 
-    def __init__(
-        self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Literal["all", "common"]
-    ) -> None:
+    def __init__(self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Compare) -> None:
         self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
@@ -311,7 +317,7 @@ class SuitePlans:
         """Return the baseline's suite that this one is compared with, or the reason why there is none."""
         if self.current.stopped is not None:
             return f"the session stopped early: {self.current.stopped}"
-        if incomplete and self.compare == "all":
+        if incomplete and self.compare != "common":
             return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
         found = suite_of_baseline(self.baseline, after.info.name, after.models[0] if after.models else None)
         if isinstance(found, str):

@@ -13,7 +13,7 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRuleError, GivenGate
 from pytest_llmeval.text.wording import quoted
 
-__all__ = ["BaselineSettings", "GateOptions", "Given", "Margin", "Selection", "parse_alpha"]
+__all__ = ["BaselineSettings", "Compare", "GateOptions", "Given", "Margin", "Selection", "parse_alpha"]
 
 _EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=0.01' or 'boolq: accuracy=0.01'"
 
@@ -66,17 +66,20 @@ Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]
 """Gates that do not stand in suites, each with its source."""
 
 
+Compare: TypeAlias = Literal["all", "common", "questions"]
+"""The samples of a suite that are compared if it differs from the baseline's: none; those that are the same; or those
+whose question, target and scorer are, whatever the prompt."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSettings:
-    """The rules by which a session is compared with its baseline.
-
-    If suites differ, ``compare="common"`` takes the samples that are the same in both. ``alpha`` is the chance of a
-    false alarm in the whole session.
+    """The rules by which a session is compared with its baseline. ``alpha`` is the chance of a false alarm in the whole
+    session.
     """
 
     mode: GateMode = "significant"
     margins: tuple[Margin, ...] = ()
-    compare: Literal["all", "common"] = "all"
+    compare: Compare = "all"
     alpha: float = 0.05
 
 

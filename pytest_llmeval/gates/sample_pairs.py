@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from pytest_llmeval.data.code_version import SOURCE
+from pytest_llmeval.gates.options import Compare
+from pytest_llmeval.gates.prompt_changes import changed_settings, prompt_diff, ruler_change
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
     UNKNOWN_REPLIES,
@@ -69,7 +71,8 @@ class Undecided(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """The rules by which samples are paired: ``compare`` all of a suite, or only those that are the same in both.
+    """The rules by which samples are paired: ``compare`` all of a suite, only those that are the same in both, or those
+    whose question, target and scorer are the same.
 
     ``is_selection``: the session left tests out, so that a suite of hand-written tests need not be whole.
     ``num_unscored`` is the session's, ``num_unscored_before`` that of the baseline's suites that are compared; up to
@@ -77,7 +80,7 @@ class Pairing:
     refused. ``reports`` are the baseline and this session's report.
     """
 
-    compare: Literal["all", "common"]
+    compare: Compare
     is_selection: bool
     num_unscored: int
     num_unscored_before: int
@@ -100,6 +103,7 @@ class SamplePairs:
     num_left_out: int
     notes: tuple[str, ...]
     num_unscored: int
+    prompt_diff: tuple[str, ...] = ()
 
 
 def kept_records(report: Report, suites: Iterable[SuiteReport]) -> dict[Group, dict[str, Record]]:
@@ -131,19 +135,18 @@ def pair_samples(
         schema = pairing.reports[0].schema
         hint = "" if schema >= SCHEMA_VERSION else f"; a report of schema {schema} knows a judge by less: make it anew"
         raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}{hint}")
-    if before.info.splits_reasoning != after.info.splits_reasoning:
+    if before.info.splits_reasoning != after.info.splits_reasoning and pairing.compare != "questions":
         _check_reasoning(first, splits=before.info.splits_reasoning)
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
         raise Refusal(_what_differs(before, after, first, second))
     both = [sample_id for sample_id in second if sample_id in first]
     if not is_same:
-        agree = [sample_id for sample_id in both if _agree(first[sample_id], second[sample_id])]
-        if not agree:
-            raise Refusal(f"the suites differ: no fingerprints agree for the {len(both):,} samples with the same id")
-        num_all = len(first.keys() | second.keys())
-        notes.append(f"the suite differs from the baseline's: {len(agree):,} of {num_all:,} samples did not change")
-        both = agree
+        if pairing.compare == "questions":
+            both, told = _same_questions(before, after, first, second, pairing)
+        else:
+            both, told = _same_samples(both, first, second)
+        notes += told
     notes += _selection(after, first, second, pairing, is_same=is_same)
     notes += _selection_before(before, first, second, pairing)
     scored = [sample_id for sample_id in both if _is_scored(first[sample_id]) and _is_scored(second[sample_id])]
@@ -156,7 +159,67 @@ def pair_samples(
         notes.append(f"{counted(num_new)} left out, not in the baseline")
     num_unscored = len(both) - len(scored)
     scored, told = _without_own(scored, first, second, before, after, pairing)
-    return _pairs(scored, first, second, [*notes, *told], num_unscored)
+    pairs = _pairs(scored, first, second, [*notes, *told], num_unscored)
+    if is_same or pairing.compare != "questions":
+        return pairs
+    return replace(pairs, prompt_diff=prompt_diff(before.info, after.info))
+
+
+def _same_samples(
+    both: Sequence[str], first: Mapping[str, Record], second: Mapping[str, Record]
+) -> tuple[list[str], Sequence[str]]:
+    """Return the samples that are asked and judged as in the baseline, and the note on them."""
+    agree = [sample_id for sample_id in both if _agree(first[sample_id], second[sample_id])]
+    if not agree:
+        raise Refusal(f"the suites differ: no fingerprints agree for the {len(both):,} samples with the same id")
+    num_all = len(first.keys() | second.keys())
+    return agree, [f"the suite differs from the baseline's: {len(agree):,} of {num_all:,} samples did not change"]
+
+
+def _same_questions(
+    before: SuiteReport,
+    after: SuiteReport,
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
+    pairing: Pairing,
+) -> tuple[list[str], Sequence[str]]:
+    """Return the samples with the same question and target, and notes on what changed in how they are asked."""
+    if (reason := ruler_change(before.info, after.info)) is not None:
+        found = _scorer_change(before.info, after.info)
+        raise Refusal(f"the questions are judged otherwise: {reason}{f' ({found})' if found else ''}; {_SCORE_AGAIN}")
+    parts = [suite.info.fingerprint_parts.get("questions") for suite in (before, after)]
+    both = [one for one in second if one in first]
+    if parts[0] is None or parts[0] != parts[1]:
+        both = [one for one in both if _is_same_question(first[one], second[one])]
+    if not both:
+        raise Refusal(
+            "no question is known to be the same in both; make the baseline anew if an earlier version wrote it"
+        )
+    changed = changed_settings(before.info, after.info)
+    notes = [f"compared by questions: {', '.join(changed) if changed else 'the prompts'} changed"]
+    if (num_all := len(first.keys() | second.keys())) > len(both):
+        notes.append(f"{len(both):,} of {num_all:,} samples have the same question and target in both")
+    return both, [*notes, _model_note(before, after, *pairing.reports)]
+
+
+def _is_same_question(one: Record, other: Record) -> bool:
+    return one.question_fingerprint is not None and one.question_fingerprint == other.question_fingerprint
+
+
+def _model_note(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> str:
+    """Return whether the model changed together with the prompt, as far as that is known."""
+    if before.models != after.models:
+        names = (", ".join(map(quoted, suite.models)) or "none" for suite in (before, after))
+        return f"the model changed too: {' -> '.join(names)}"
+    if _is_same_model(before, after, earlier, now):
+        return "the model is the same"
+    one, other = (_model_of(suite, report) for suite, report in ((before, earlier), (after, now)))
+    if None not in (prints := [one.get("fingerprint"), other.get("fingerprint")]) and prints[0] != prints[1]:
+        return "the model changed too: its name is the same, and its contents or settings differ"
+    sources = [found.get(SOURCE) for found in (one.get("details"), other.get("details")) if isinstance(found, Mapping)]
+    if len(sources) == 2 and None not in sources:
+        return "the model's code is the same" if sources[0] == sources[1] else "the model changed too: its code differs"
+    return "the model has the same name; whether it is the same is not known"
 
 
 def _hidden(info: SuiteInfo) -> list[str]:
@@ -198,7 +261,7 @@ def pair_with_ties(
         sample_id: replace(kept, values={**dict.fromkeys(kept.values, TIE), JUDGED_METRIC: TIE}, not_measurable={})
         for sample_id, kept in second.items()
     }
-    compares_all = pairing.compare == "all"
+    compares_all = pairing.compare != "common"
     notes = [*_unscored(after, pairing), *_selection(after, earlier, second, pairing, is_same=compares_all)]
     if not compares_all and (num_gone := len(earlier.keys() - second.keys())):
         notes.append(f"{counted(num_gone)} of the baseline left out, not in this run")
@@ -252,6 +315,8 @@ def _without_own(
     details = _model_of(after, now).get("details")
     if isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]:
         return scored, ["the baseline's own replies, scored again: nothing of a model is compared"]
+    if pairing.compare == "questions" and _is_asked_alike(before.info, after.info):
+        return scored, ["the prompts are the same: replies may be the baseline's own, read by other filters"]
     own = {one for one in scored if one in first and _may_be_same_replies(first[one], second[one])}
     if not own:
         return scored, ()
@@ -265,6 +330,13 @@ def _without_own(
             f"{are} replies, from a store, and nothing says that the model is the same: --llm-store-refresh asks again"
         )
     return [one for one in scored if one not in own], [f"{are} replies, from a store: left out"]
+
+
+def _is_asked_alike(before: SuiteInfo, after: SuiteInfo) -> bool:
+    """Tell whether two suites differ in their filters alone."""
+    then, now = before.fingerprint_parts, after.fingerprint_parts
+    are_alike = all(then.get(part) == now.get(part) for part in ("prompt", "fewshot"))
+    return are_alike and before.fingerprint != after.fingerprint
 
 
 def _may_be_same_replies(before: Record, now: Record) -> bool:
@@ -316,7 +388,7 @@ def _unscored_before(before: SuiteReport, pairing: Pairing) -> Sequence[str]:
     found = f"{number:,} of {counted(num_all)} of the baseline {are} unscored"
     if pairing.num_unscored_before > pairing.allow_unscored:
         allowed = f"; {pairing.num_unscored_before:,} in all that is compared, {pairing.allow_unscored:,} allowed"
-        if pairing.compare == "all":
+        if pairing.compare != "common":
             raise Refusal(f"{found}{allowed if pairing.allow_unscored else ''}; --llm-compare common leaves them out")
     return [f"{found}: left out"]
 
@@ -416,7 +488,9 @@ def _what_differs(
     found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
     others = "the samples that ran are the same, and others, or the categories, differ"
     hint = "--llm-compare common compares the samples that did not change"
-    if _PARTS["scorer"] in parts:  # then every sample has changed
+    if changed_settings(before.info, after.info) and ruler_change(before.info, after.info) is None:
+        hint += ", --llm-compare questions those with the same question and target, whatever the prompt"
+    elif _PARTS["scorer"] in parts:  # then every sample has changed
         hint = _SCORE_AGAIN
     return f"the suite differs from the baseline's: {found or others}; {hint}"
 
@@ -426,7 +500,7 @@ def _parts_that_differ(before: SuiteInfo, after: SuiteInfo) -> list[str]:
     names = [
         name
         for name in (*_PARTS, *now)
-        if name in then and name in now and then[name] != now[name] and name != JUDGE_PROMPT
+        if name in then and name in now and then[name] != now[name] and name not in (JUDGE_PROMPT, "judging")
     ]
     scorer = _scorer_change(before, after)
     differing = [

@@ -395,9 +395,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="compare",
         metavar="WHAT",
-        parse=_one_of("all", "common"),
-        help="Samples compared with the baseline: all (the default; a suite that has changed is refused) or common "
-        "(those that have not changed).",
+        parse=_one_of("all", "common", "questions"),
+        help="Samples compared with the baseline: all (the default; a suite that has changed is refused), common "
+        "(those that have not changed), or questions (those whose question, target and scorer are the same, whatever "
+        "the prompt, its examples and the generation settings).",
     ),
     Option(
         name="alpha",

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.evaluation.evaluation import Evaluation, asked_sample, deciding_reply
+from pytest_llmeval.evaluation.fingerprints import question_fingerprint
 from pytest_llmeval.inference.accounting import JudgeUse
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
@@ -298,6 +299,7 @@ class SampleItem(pytest.Function):
             is_timed=bool(responses) and all(response.is_timed for response in responses),
             **_phases_of(responses),
             fingerprint=self.file.fingerprints[sample.id],
+            question_fingerprint=question_fingerprint(sample),
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
             asked_at=_asked_at(model, responses, use),
@@ -336,6 +338,7 @@ class SampleItem(pytest.Function):
             choices=() if question is None else question.choices,
             target=None if question is None else _shown_target(question),
             fingerprint=self.file.fingerprints[self.sample.id],
+            question_fingerprint=question_fingerprint(self.sample),
             cluster=self.sample.cluster,
         )
 

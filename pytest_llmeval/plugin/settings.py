@@ -21,7 +21,7 @@ from pytest_llmeval.plugin.options import OPTIONS, Option, SampleLimit, Shard
 from pytest_llmeval.roles import ROLES, Role
 
 if TYPE_CHECKING:
-    from pytest_llmeval.gates.options import Margin
+    from pytest_llmeval.gates.options import Compare, Margin
     from pytest_llmeval.models.settings import ModelArg
     from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.reporting.report.report import GateMode
@@ -97,7 +97,7 @@ class Settings:
     project_baseline: Path | None = None
     max_drop: tuple[Margin, ...] = ()
     gate_mode: GateMode = "significant"
-    compare: Literal["all", "common"] = "all"
+    compare: Compare = "all"
     alpha: float = 0.05
     allow_unscored: int = 0
     require_gates: bool = False

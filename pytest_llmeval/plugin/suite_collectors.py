@@ -150,6 +150,7 @@ class SuiteNode(PlainFailures):
             judged_by=() if scorer.roles else self.evaluation.judged_by,
             fingerprint_parts={**self.evaluation.fingerprint_parts(), **parts},
             splits_reasoning=bool(suite.spec.generate.tags),
+            asked_with=self.evaluation.asked_with,
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
         check_given_gates(suite, metrics, given)

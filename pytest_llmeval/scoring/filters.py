@@ -27,6 +27,7 @@ from pytest_llmeval.text.wording import Keys, describe, dotted, quoted
 
 __all__ = [
     "FILTERS",
+    "TEXT_FILTERS",
     "Filter",
     "FilterChain",
     "FilterError",
@@ -184,6 +185,8 @@ _AnyFilter: TypeAlias = (
 )
 FILTERS: dict[str, type[Spec]] = {str(model.model_fields["kind"].default): model for model in get_args(_AnyFilter)}
 """Names of the filters, and the models of their settings."""
+TEXT_FILTERS = FILTERS.keys() - {"lower", "upper", "map"}
+"""Filters that only take the answer's text out of the reply, and do not change what a text means."""
 _SHORT: dict[str, str] = {"after": "marker", "before": "marker", "regex": "pattern", "choice_regex": "pattern"}
 """The setting that stands alone in the short form: ``{after: "####"}`` is ``{after: {marker: "####"}}``."""
 

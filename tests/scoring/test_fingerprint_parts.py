@@ -67,9 +67,9 @@ PARTS: dict[str, tuple[Changes, set[str]]] = {
     "number of examples": ({("prompt", "fewshot", "count"): 1}, {"fewshot"}),
     "their separator": ({("prompt", "fewshot", "delimiter"): "\n"}, {"fewshot"}),
     "no examples": ({("prompt", "fewshot", "count"): 0}, {"fewshot"}),
-    "scorer": ({("score",): "letter", **LETTERED}, {"scorer", "prompt"}),
-    "setting": ({("score",): {"choice": {"normalize": "sum"}}}, {"scorer"}),
-    "filters": ({("score",): "letter", ("filters",): ["strip"], **LETTERED}, {"scorer", "prompt"}),
+    "scorer": ({("score",): "letter", **LETTERED}, {"scorer", "judging", "prompt"}),
+    "setting": ({("score",): {"choice": {"normalize": "sum"}}}, {"scorer", "judging"}),
+    "filters": ({("score",): "letter", ("filters",): ["strip"], **LETTERED}, {"scorer", "judging", "prompt"}),
 }
 
 
@@ -92,6 +92,31 @@ def test_what_is_generated_is_of_the_prompt(tmp_path: Path) -> None:
     other, after = parts_of(tmp_path, {**number, ("generate",): {"max_tokens": 5}})
     assert suite != other
     assert {name for name in before if before[name] != after[name]} == {"prompt"}
+
+
+LETTER: Changes = {("score",): "letter", **LETTERED}
+SEVERAL: Changes = {("score",): {"several": {"scorers": {"one": {"score": "exact"}, "two": {"score": "f1"}}}}}
+TEXT = {("dataset", "fields"): {"question": "ask", "target": "note"}, ("prompt",): {"template": "{{ ask }}"}}
+FILTERS: dict[str, tuple[Changes, list[Any], set[str]]] = {
+    "take text out": (LETTER, ["drop_reasoning", {"regex": "[A-D]"}, "strip"], {"scorer"}),
+    "take text out of replies to epochs": (
+        {**LETTER, ("epochs",): 3, ("generate",): {"temperature": 1.0}},
+        ["first_line", {"after": ":"}],
+        {"scorer"},
+    ),
+    "take text out for several scorers": ({**SEVERAL, **TEXT}, [{"before": "."}, "last_line"], {"scorer"}),
+    "change what a text means": ({**LETTER, ("filters",): ["strip"]}, [{"map": {"1": "A"}}], {"scorer", "judging"}),
+    "both": (LETTER, ["strip", "lower"], {"scorer", "judging"}),
+}
+
+
+@pytest.mark.parametrize(("changes", "filters", "differing"), FILTERS.values(), ids=FILTERS.keys())
+def test_filters_that_only_take_text_out_leave_the_judging(
+    tmp_path: Path, changes: Changes, filters: list[Any], differing: set[str]
+) -> None:
+    before = parts_of(tmp_path, changes)[1]
+    after = parts_of(tmp_path, {**changes, ("filters",): filters})[1]
+    assert {name for name in before if before[name] != after[name]} == differing
 
 
 @pytest.mark.parametrize("setting", [{"repetition_penalty": 1.2}, {"temperature": 1.0, "top_k": 5}])
@@ -140,7 +165,7 @@ def test_questions_that_stand_in_columns_alone(tmp_path: Path) -> None:
 
 def test_the_forms_of_the_parts(tmp_path: Path) -> None:
     parts = parts_of(tmp_path)[1]
-    assert list(parts) == ["questions", "prompt", "fewshot", "scorer"]
+    assert list(parts) == ["questions", "prompt", "fewshot", "scorer", "judging"]
     assert {len(part) for part in parts.values()} == {HASH}
     assert parts_of(tmp_path, {("prompt",): {"template": "{{ ask }}"}})[1]["fewshot"] == ""
 
@@ -169,7 +194,8 @@ def test_the_words_in_which_a_judge_is_asked_are_a_part(
         monkeypatch.setattr(f"{module}.PROMPT_VERSION", 1000)
     other, after = parts_of(tmp_path, changes, rows=rows)
     assert (suite != other) == asks
-    assert {name for name in before if before[name] != after[name]} == ({"scorer", "judge_prompt"} if asks else set())
+    differing = {"scorer", "judging", "judge_prompt"} if asks else set()
+    assert {name for name in before if before[name] != after[name]} == differing
 
 
 @pytest.mark.parametrize("sampler", ["seeded", "first_n", "lm_eval"])

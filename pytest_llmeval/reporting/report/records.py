@@ -50,9 +50,10 @@ class Record:
     ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are a judge's alone, and no
     other number contains them.
 
-    ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged. ``cluster``
-    names what the sample shares with others (a passage); None if samples are independent of each other.
-    ``not_measurable`` gives the reason for each metric that has no meaning for the sample, as ``Score`` does.
+    ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged,
+    ``question_fingerprint`` the question, its options and its target, whatever the prompt. ``cluster`` names what the
+    sample shares with others (a passage); None if samples are independent of each other. ``not_measurable`` gives the
+    reason for each metric that has no meaning for the sample, as ``Score`` does.
 
     In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
     an earlier session, and ``kept_as`` is a hash of the sessions that asked for the replies. It is
@@ -96,6 +97,7 @@ class Record:
     served_by: tuple[Mapping[str, JSON], ...] = ()
     reasoning: str | None = None
     num_truncated: int = 0
+    question_fingerprint: str | None = None
 
     @property
     def has_reasoning(self) -> bool:
@@ -218,9 +220,11 @@ class SuiteInfo:
 
     ``judge`` is the fingerprint of the models that the scorers ask, ``judged_by`` their descriptions.
     ``fingerprint_parts`` are the hashes that make up ``fingerprint``: ``questions``, ``prompt``, ``fewshot``,
-    ``scorer``; ``judge_prompt`` for the wording of judges' prompts; ``baseline`` for the baseline whose replies are
-    judged beside the suite's own. With ``splits_reasoning`` replies are judged without the reasoning between tags,
-    which no version before schema 3 did.
+    ``scorer``; ``judging`` for the scorer without filters that only take text out of replies; ``judge_prompt`` for the
+    wording of judges' prompts; ``baseline`` for the baseline whose replies are judged beside the suite's own. With
+    ``splits_reasoning`` replies are judged without the reasoning between tags, which no version before schema 3 did.
+    ``asked_with`` are the settings of prompt, examples, generation and filters that differ from their defaults, by
+    dotted key.
     """
 
     name: str
@@ -243,6 +247,7 @@ class SuiteInfo:
     judged_by: tuple[str, ...] = ()
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
     splits_reasoning: bool = False
+    asked_with: Mapping[str, JSON] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:

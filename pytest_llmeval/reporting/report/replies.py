@@ -113,12 +113,12 @@ def earlier_replies(report: Report, found: SuiteReport, suite: Suite) -> dict[st
     A sample that the report lacks has no reply. A reply to another question under the same id has a problem.
     """
     # What reads suites takes long to import, and a comparison of two saved reports needs the rest of this module only.
-    from pytest_llmeval.evaluation.fingerprints import fingerprint_parts
+    from pytest_llmeval.evaluation.fingerprints import questions_hash
 
     compared = compared_models(report)
     group = group_of_suite(found, compared)
     samples = {sample.id: sample for sample in suite.samples}
-    are_same = found.info.fingerprint_parts.get("questions") == fingerprint_parts(suite, None)["questions"]
+    are_same = found.info.fingerprint_parts.get("questions") == questions_hash(suite)
     replies = dict.fromkeys(samples, EarlierReply())
     for record in report.records:
         if record.id in samples and group_of_record(record, compared) == group:

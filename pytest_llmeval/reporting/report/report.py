@@ -113,7 +113,8 @@ class GateResult:
     is one line that says what was found; ``notes`` are further lines (samples that were left out, unscored ones that
     were allowed). ``value`` is the number that was compared with ``threshold``. ``path`` is the suite's node id and
     ``line`` the line of the gate in its file, if they are known. ``regression`` is the result of the test against a
-    baseline.
+    baseline. ``prompt_diff`` are the lines of a unified diff of how the questions are asked, if that changed; one gate
+    of a suite has them.
     """
 
     name: str
@@ -131,6 +132,7 @@ class GateResult:
     threshold: float | None = None
     notes: tuple[str, ...] = ()
     regression: Regression | None = None
+    prompt_diff: tuple[str, ...] = ()
 
 
 SCHEMA_VERSION = 3

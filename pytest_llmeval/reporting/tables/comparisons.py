@@ -71,6 +71,23 @@ def ordered_gates(results: Iterable[GateResult]) -> list[GateResult]:
     return sorted(results, key=lambda one: (OUTCOMES.index(one.outcome), one.kind))
 
 
+MAX_DIFF_LINES = 40
+"""The most lines of a diff of prompts that are shown; the JSON report has all."""
+
+
+def shown_diff(result: GateResult) -> list[str]:
+    """Return the first lines of the diff of a gate's prompts, safe to print, and how many more there are."""
+    lines = [printable(line) for line in result.prompt_diff[:MAX_DIFF_LINES]]
+    if (num_more := len(result.prompt_diff) - len(lines)) > 0:
+        lines.append(f"… and {num_more:,} more lines, all in the JSON report")
+    return lines
+
+
+def diff_heading(result: GateResult, names: Mapping[str, str]) -> str:
+    """Return the line above a gate's diff of prompts, not yet ``printable``."""
+    return f"{named(str(result.suite), result.model, names)}: how its questions are asked, in the baseline and now"
+
+
 def gate_table(results: Sequence[GateResult], names: Mapping[str, str]) -> Table:
     """Return a row for each gate, with all that was found."""
     rows = [

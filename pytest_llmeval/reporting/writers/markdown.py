@@ -33,12 +33,14 @@ from pytest_llmeval.reporting.tables.comparisons import (
     Flipped,
     compared_flips,
     comparison_tables,
+    diff_heading,
     flipped_heading,
     flipped_table,
     gate_counts,
     gate_flips,
     gate_table,
     ordered_gates,
+    shown_diff,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
@@ -391,8 +393,7 @@ def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[st
     yield f"### {markdown_text(sample_heading(record))}"
     for name, text in sample_fields(record, prompt=prompt, whole=whole):
         shown = printable(text if whole else cut_field(name, text), keep="\n")
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
-        yield from ("", f"**{markdown_text(name)}**", "", fence, shown, fence)
+        yield from ("", f"**{markdown_text(name)}**", "", *_fenced(shown))
     yield ""
 
 
@@ -412,11 +413,21 @@ def _flipped_lines(one: Flipped) -> Iterator[str]:
     yield from _markdown_table(table.headers, table.rows, table.align)
 
 
+def _fenced(text: str, language: str = "") -> tuple[str, str, str]:
+    """Return the text as a fenced block that it cannot close."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return fence + language, text, fence
+
+
 def _gates(results: tuple[GateResult, ...], names: Mapping[str, str]) -> Iterator[MarkdownPart]:
     yield MarkdownPart.of(["## Gates", "", gate_counts(results)], HEAD)
     ordered = ordered_gates(results)
     urgency = [FAILURES if result.outcome == "failed" else OTHERS for result in ordered]
     yield MarkdownPart.table(gate_table(ordered, names), urgency, "gate")
+    for result, where in zip(ordered, urgency, strict=True):
+        if result.prompt_diff:
+            heading = markdown_text(diff_heading(result, names))
+            yield MarkdownPart.of([heading, "", *_fenced("\n".join(shown_diff(result)), "diff"), ""], where)
 
 
 def _problems(report: Report, unscored: _UnscoredSamples) -> Iterator[MarkdownPart]:

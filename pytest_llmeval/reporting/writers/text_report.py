@@ -22,6 +22,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_flips,
     gate_name,
     has_improved,
+    shown_diff,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
@@ -384,6 +385,7 @@ def _gates_listed(results: Sequence[GateResult], names: Mapping[str, str], limit
         if result.notes:
             lines += wrapped_lines(f"  {printable('; '.join(result.notes))}", width=width, indent="    ")
         yield from (Toned(line, tone) for line in lines)
+        yield from (f"    {without_commands(line)}" for line in shown_diff(result))
     if len(results) > limit:
         yield f"… and {len(results) - limit} more that {results[0].outcome}, all in the report"
 

@@ -24,7 +24,7 @@ from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, Repor
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.summaries import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
-from pytest_llmeval.reporting.tables.comparisons import gate_name
+from pytest_llmeval.reporting.tables.comparisons import diff_heading, gate_name, shown_diff
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts
 from pytest_llmeval.reporting.tables.suites import average_texts, metrics_shown, short_model_names, suite_row
 from pytest_llmeval.reporting.writers.html import tables
@@ -80,6 +80,9 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         style=_resource("page.css"),
         verdict=headline(report, names),
         gates=list(tables.gate_tables(report, names)),
+        prompt_diffs=[
+            (printable(diff_heading(one, names)), shown_diff(one)) for one in report.gates if one.prompt_diff
+        ],
         suites=list(tables.suite_tables(report, names)),
         averages=list(map(printable, average_texts(report, names))),
         counts=list(tables.suite_counts(report, names)),

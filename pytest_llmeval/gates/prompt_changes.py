@@ -1,0 +1,66 @@
+"""What changed between two reports in how the same questions are asked: settings by name, and a diff of their texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import unified_diff
+
+from pytest_llmeval.reporting.report.records import SuiteInfo
+from pytest_llmeval.types import JSON
+
+__all__ = ["changed_settings", "prompt_diff", "ruler_change"]
+
+_PARTS = {"prompt": "the prompt", "fewshot": "the few-shot examples", "scorer": "filters"}
+"""Parts of a fingerprint that may differ between two prompts for the same questions, and their names in messages."""
+
+_RULER: tuple[str, ...] = ("judging", "judge_prompt")
+"""Parts that may not: how a reply is judged once its answer's text is taken out."""
+
+
+def ruler_change(before: SuiteInfo, after: SuiteInfo) -> str | None:
+    """Return why two suites do not judge an answer in the same way as far as their reports say, or None if they do."""
+    then, now = before.fingerprint_parts, after.fingerprint_parts
+    if then.get("scorer") == now.get("scorer"):
+        same = _RULER[1:]
+    elif "judging" not in then or "judging" not in now:
+        return "the scorer or its filters differ, and a report of an earlier version does not say which: make it anew"
+    else:
+        same = _RULER
+    return "the scorer differs" if any(then.get(part) != now.get(part) for part in same) else None
+
+
+def changed_settings(before: SuiteInfo, after: SuiteInfo) -> list[str]:
+    """Return the names of the settings that differ, such as ``prompt.template``, and what else of the prompt does.
+
+    An older report holds hashes of a prompt alone: then the parts that differ are named.
+    """
+    then, now = before.asked_with, after.asked_with
+    changed = [key for key in dict.fromkeys((*then, *now)) if then.get(key) != now.get(key)]
+    parts = [name for name in _PARTS if before.fingerprint_parts.get(name) != after.fingerprint_parts.get(name)]
+    if not then:
+        return [_PARTS[name] for name in parts]
+    if "fewshot" in parts and not any(key.startswith("prompt.fewshot") for key in changed):
+        changed.append(_PARTS["fewshot"])
+    return changed
+
+
+def prompt_diff(before: SuiteInfo, after: SuiteInfo) -> tuple[str, ...]:
+    """Return a unified diff of the settings that decide how the questions are asked; empty if a report lacks them."""
+    if not before.asked_with and "judging" not in before.fingerprint_parts:
+        return ()
+    then, now = (list(_lines(info.asked_with)) for info in (before, after))
+    return tuple(unified_diff(then, now, fromfile="baseline", tofile="this run", lineterm=""))
+
+
+def _lines(settings: Mapping[str, JSON]) -> Iterator[str]:
+    """Yield the settings as in a suite's YAML, a text of several lines as a block."""
+    for name, value in sorted(settings.items()):
+        if isinstance(value, str) and "\n" in value:
+            yield f"{name}: |"
+            yield from (f"  {line}" for line in value.split("\n"))
+        elif isinstance(value, list):
+            yield f"{name}:"
+            yield from (f"  - {json.dumps(one, ensure_ascii=False)}" for one in value)
+        else:
+            yield f"{name}: {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,250 @@
+"""Another prompt for the same questions: samples are paired by question, target and scorer; what changed is shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_llmeval.reporting.storage.report_file import read_report, write_report
+
+MODEL = """
+import re
+
+def one(prompt):
+    \"\"\"Add, but not above 20 where the prompt says careful.\"\"\"
+    number = int(re.findall(r"(\\d+) \\+", prompt)[-1])
+    return "?" if "careful" in prompt and number > 20 else f"{number + 1}"
+
+def lines(prompt):
+    return f"Let me think.\\n{one(prompt)}"
+
+def other(prompt):
+    return one(prompt)
+"""
+SUITE: dict[str, Any] = {
+    "suite": "sums",
+    "prompt": {"template": "Answer with a number.\nQuestion: {{ question }}\nAnswer:"},
+    "score": "exact",
+    "samples": [{"id": f"q{n}", "question": f"{n} + 1 =", "target": str(n + 1)} for n in range(1, 41)],
+}
+QUESTIONS = ("--llm-baseline=base.json", "--llm-compare=questions", "--llm-report=now.json")
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makepyfile(agents=MODEL)
+    return llm_pytester
+
+
+def run(project: pytest.Pytester, suite: dict[str, Any], *arguments: str, model: str = "one") -> pytest.RunResult:
+    (project.path / "sums.yaml").write_text(yaml.safe_dump(suite, sort_keys=False), encoding="utf-8")
+    return project.runpytest(f"--llm-model=python:agents:{model}", *arguments, "sums.yaml")
+
+
+def text_of(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())
+
+
+def gates_in(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["gates"]
+    return found
+
+
+TEMPLATE = SUITE["prompt"]["template"]
+CHANGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    # keys of the suite, what the gate says of it, lines of the diff
+    "template": (
+        {"prompt": {"template": TEMPLATE.replace("Answer with", "Write")}},
+        "prompt.template",
+        ["-  Answer with a number.", "+  Write a number."],
+    ),
+    "system": (
+        {"prompt": {"template": TEMPLATE, "system": "You add."}},
+        "prompt.system",
+        ['+prompt.system: "You add."'],
+    ),
+    "generation": ({"generate": {"max_tokens": 7}}, "generate.max_tokens", ["+generate.max_tokens: 7"]),
+    "examples": (
+        {"prompt": {"template": TEMPLATE, "fewshot": {"count": 2, "sampler": "first_n"}}},
+        "prompt.fewshot.count, prompt.fewshot.sampler",
+        ["+prompt.fewshot.count: 2", '+prompt.fewshot.sampler: "first_n"'],
+    ),
+    "filters": (
+        {"filters": [{"regex": "[0-9]+"}, "strip"]},
+        "filters",
+        ['+  - {"kind": "regex", "pattern": "[0-9]+"}', '+  - {"kind": "strip"}'],
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changed_is_said_and_shown(project: pytest.Pytester, workers: list[str], change: str) -> None:
+    keys, told, lines = CHANGES[change]
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    result = run(project, {**SUITE, **keys}, *workers, "--llm-baseline=base.json")
+    assert result.ret == 1
+    assert "--llm-compare questions those with the same question and target" in text_of(result)
+    result = run(project, {**SUITE, **keys}, *workers, *QUESTIONS, "--llm-report=now.md", "--llm-report=now.html")
+    assert result.ret == 0
+    assert f"compared by questions: {told} changed;" in text_of(result)
+    (gate,) = gates_in(project.path / "now.json")
+    assert (gate["outcome"], gate["regression"]["n"]) == ("passed", 40)
+    for line in lines:
+        assert line in gate["prompt_diff"]
+        result.stdout.fnmatch_lines([f"    {line.replace('[', '[[]')}"])
+        assert f"\n{line}\n" in (project.path / "now.md").read_text(encoding="utf-8")
+    assert "how its questions are asked" in (project.path / "now.html").read_text(encoding="utf-8")
+
+
+def test_a_prompt_that_is_worse_fails(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    careful = {**SUITE, "prompt": {"template": "Be careful. {{ question }}"}}
+    result = run(project, careful, *workers, *QUESTIONS)
+    assert result.ret == 1
+    assert "accuracy 1.000 -> 0.500" in text_of(result)
+    assert "20 samples became wrong and 0 right" in text_of(result)
+    for command in (("compare", "base.json", "now.json"), ("gate", "now.json", "--baseline", "base.json")):
+        decided = project.run("llmeval", *command, "--compare", "questions")
+        assert decided.ret == 1
+        assert "compared by questions: prompt.template changed" in text_of(decided)
+        assert "+prompt.template" in decided.stdout.str()
+
+
+def test_the_same_suite_is_compared_as_ever(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    result = run(project, SUITE, *workers, *QUESTIONS)
+    assert result.ret == 0
+    assert "compared by questions" not in text_of(result)
+    assert gates_in(project.path / "now.json")[0]["prompt_diff"] == []
+
+
+def test_questions_and_targets_that_changed_are_left_out(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    first, second, third, *others = SUITE["samples"]
+    changed = [{**first, "question": "10 + 1 ="}, {**second, "target": "4"}, third, *others[:-1]]
+    result = run(project, {**SUITE, "samples": changed, **CHANGES["template"][0]}, *workers, *QUESTIONS)
+    assert "37 of 40 samples have the same question and target in both" in text_of(result)
+    assert gates_in(project.path / "now.json")[0]["regression"]["n"] == 37
+
+
+RULERS: dict[str, dict[str, Any]] = {
+    "another scorer": {"score": "contains"},
+    "another setting": {"score": {"exact": {"normalize": ["lower"]}}},
+    "a filter that changes what a text means": {"filters": ["lower"]},
+    "replies to epochs": {"generate": {"temperature": 1.0}, "epochs": 2},
+}
+
+
+@pytest.mark.parametrize("change", RULERS)
+def test_another_ruler_is_refused(project: pytest.Pytester, workers: list[str], change: str) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    result = run(project, {**SUITE, **RULERS[change], **CHANGES["template"][0]}, *workers, *QUESTIONS)
+    assert result.ret == 1
+    assert "the questions are judged otherwise: the scorer differs" in text_of(result)
+
+
+def test_nothing_in_common_is_refused(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    others = [{**row, "question": f"{row['question']} ?"} for row in SUITE["samples"]]
+    result = run(project, {**SUITE, "samples": others}, *workers, *QUESTIONS)
+    assert result.ret == 1
+    assert "no question is known to be the same in both" in text_of(result)
+
+
+def test_the_model_may_change_too_and_the_gate_says_so(project: pytest.Pytester, workers: list[str]) -> None:
+    changed = {**SUITE, **CHANGES["template"][0]}
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    result = run(project, changed, *workers, *QUESTIONS, model="other")
+    assert "the model changed too: 'python:agents:one' -> 'python:agents:other'" in text_of(result)
+    result = run(project, changed, *workers, *QUESTIONS)
+    assert "the model's code is the same" in text_of(result)
+
+
+def test_the_model_may_have_changed_under_its_name(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    project.makepyfile(agents=f"{MODEL}\nOTHER = 1")
+    result = run(project, {**SUITE, **CHANGES["template"][0]}, *workers, *QUESTIONS)
+    assert "the model changed too: its code differs" in text_of(result)
+
+
+def test_filters_read_the_baselines_own_replies_anew(project: pytest.Pytester, workers: list[str]) -> None:
+    """Nothing is asked again, and what is compared is the filters."""
+    store = ("--llm-store=store", "--llm-store-max-age=1d")
+    assert run(project, SUITE, *workers, *store, "--llm-report=base.json", model="lines").ret == 0
+    last_line = {**SUITE, "filters": ["last_line"]}
+    result = run(project, last_line, *workers, *store, *QUESTIONS, model="lines")
+    assert result.ret == 0
+    assert "accuracy 0.000 -> 1.000" in text_of(result)
+    assert "the prompts are the same: replies may be the baseline's own, read by other filters" in text_of(result)
+
+
+def test_a_long_diff_is_cut_and_whole_in_the_report(project: pytest.Pytester) -> None:
+    assert run(project, SUITE, "--llm-report=base.json").ret == 0
+    template = "".join(f"Rule {n}.\n" for n in range(100)) + TEMPLATE
+    result = run(project, {**SUITE, "prompt": {"template": template}}, *QUESTIONS, "--llm-report=now.md")
+    (gate,) = gates_in(project.path / "now.json")
+    assert sum(line.startswith("+  Rule") for line in gate["prompt_diff"]) == 100
+    num_more = len(gate["prompt_diff"]) - 40
+    for text in (result.stdout.str(), (project.path / "now.md").read_text(encoding="utf-8")):
+        assert f"… and {num_more} more lines, all in the JSON report" in text
+        assert text.count("+  Rule") <= 40
+
+
+def test_texts_of_a_prompt_break_no_output(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    template = "```\n::error::x\n</pre><script>\x1b[31m\n{{ question }}"
+    before = {**SUITE, "prompt": {"template": f"{template}!"}}
+    assert run(project, before, "--llm-report=base.json").ret == 0
+    result = run(
+        project, {**SUITE, "prompt": {"template": template}}, *QUESTIONS, "--llm-report=now.md", "--llm-report=now.html"
+    )
+    assert not [line for line in result.outlines if line.strip().startswith("::error::x")]
+    assert [line for line in result.outlines if "::error::x" in line or "error::x" in line]
+    assert "\x1b[31m" not in result.stdout.str()
+    assert "````diff" in (project.path / "now.md").read_text(encoding="utf-8")
+    assert "</pre><script>" not in (project.path / "now.html").read_text(encoding="utf-8")
+
+
+def test_a_baseline_of_an_earlier_version(project: pytest.Pytester) -> None:
+    """It holds hashes of the whole alone: questions that are all the same are compared, others are not known."""
+    assert run(project, SUITE, "--llm-report=new.json").ret == 0
+    report = read_report(project.path / "new.json")
+    records = [replace(record, question_fingerprint=None) for record in report.records]
+    (suite,) = report.suites
+    parts = {name: part for name, part in suite.info.fingerprint_parts.items() if name != "judging"}
+    info = replace(suite.info, fingerprint_parts=parts, asked_with={})
+    write_report(replace(report, records=records, suites=(replace(suite, info=info),)), project.path / "base.json")
+    changed = {**SUITE, **CHANGES["template"][0]}
+    result = run(project, changed, *QUESTIONS)
+    assert result.ret == 0
+    assert "compared by questions: the prompt changed" in text_of(result)
+    assert gates_in(project.path / "now.json")[0]["prompt_diff"] == []
+    result = run(project, {**changed, "samples": SUITE["samples"][1:]}, *QUESTIONS)
+    assert result.ret == 1
+    assert "make the baseline anew if an earlier version wrote it" in text_of(result)
+    result = run(project, {**changed, "filters": ["strip"]}, *QUESTIONS)
+    assert result.ret == 1
+    assert "a report of an earlier version does not say which" in text_of(result)
+
+
+@pytest.mark.parametrize("way", ["ini", "environment"])
+def test_where_it_is_said(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    assert run(project, SUITE, "--llm-report=base.json").ret == 0
+    if way == "ini":
+        project.makeini("[pytest]\nllm_compare = questions\n")
+    else:
+        monkeypatch.setenv("PYTEST_LLM_COMPARE", "questions")
+    result = run(project, {**SUITE, **CHANGES["template"][0]}, "--llm-baseline=base.json")
+    assert result.ret == 0
+    assert "compared by questions: prompt.template changed" in text_of(result)
+
+
+def test_a_misspelt_level(project: pytest.Pytester) -> None:
+    result = run(project, SUITE, "--llm-compare=question")
+    assert result.ret == 4
+    assert "all, common or questions" in " ".join(result.stderr.str().split())
