@@ -113,6 +113,7 @@ def test_what_the_report_says_of_a_suite(project: pytest.Pytester, workers: list
         "prompt": 64,
         "fewshot": 0,
         "scorer": 64,
+        "judging": 64,
     }
     assert [record["cluster"] for record in report["records"]] == [str(place % 10) for place in range(20)]
 
