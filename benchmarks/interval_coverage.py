@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pytest_llmeval.scoring.differences import difference_of_values
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.summary import Metric, summarize
+from pytest_llmeval.scoring.model_differences import difference_of_values
 from pytest_llmeval.types import Score
 
 LOWEST = 93.0

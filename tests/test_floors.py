@@ -384,7 +384,7 @@ def test_loading_the_plugin_loads_nothing_heavy(tmp_path: Path) -> None:
     assert f"{PACKAGE}.plugin" in modules
     assert not [name for name in HEAVY if name in modules]
     own = {name.removeprefix(f"{PACKAGE}.plugin.") for name in modules if name.startswith(f"{PACKAGE}.plugin.")}
-    assert own == {"hookspecs", "options", "process", "reporting_hooks", "settings", "startup", "stash"}
+    assert own == {"hookspecs", "options", "process_roles", "reporting_hooks", "settings", "startup", "stash"}
 
 
 def test_a_small_session_needs_no_library_of_numbers(tmp_path: Path) -> None:

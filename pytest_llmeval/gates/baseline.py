@@ -27,7 +27,6 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_with_ties,
 )
 from pytest_llmeval.gates.subjects import SubjectError, find_metric
-from pytest_llmeval.reporting.report.replies import REPLIES, changed_judge, replies_identity
 from pytest_llmeval.reporting.report.report import (
     ABSENT,
     GateOutcome,
@@ -40,6 +39,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     suite_of_baseline,
 )
+from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge, replies_identity
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.paired_metrics import (

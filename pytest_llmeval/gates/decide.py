@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
-from pytest_llmeval.reporting.report.replies import served_notes
 from pytest_llmeval.reporting.report.report import GateResult, Report
+from pytest_llmeval.reporting.report.served_models import served_notes
 from pytest_llmeval.reporting.report.verify import verify_report
 from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError, GivenGate

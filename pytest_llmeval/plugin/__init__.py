@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from pytest_llmeval.plugin import startup
-from pytest_llmeval.plugin.process import is_worker, runs_tests, wants_prompts, warn_once_in_session
+from pytest_llmeval.plugin.process_roles import is_worker, runs_tests, wants_prompts, warn_once_in_session
 from pytest_llmeval.plugin.reporting_hooks import FINAL_HOOKS, FinalHooks
 from pytest_llmeval.plugin.settings import add_options, settings_key
 from pytest_llmeval.plugin.stash import (

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.gates.decide import decide
-from pytest_llmeval.plugin.gates import baseline_key, gate_options, read_baseline, selection_of
+from pytest_llmeval.plugin.gate_setup import baseline_key, gate_options, read_baseline, selection_of
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name

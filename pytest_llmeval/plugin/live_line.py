@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.models.base import Backend, answers_in_background, identify
-from pytest_llmeval.plugin.process import is_worker
+from pytest_llmeval.plugin.process_roles import is_worker
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import batcher_key, is_sample_key, model_key
 from pytest_llmeval.reporting.terminal import (

@@ -24,7 +24,7 @@ from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
-from pytest_llmeval.plugin.process import runs_tests, warn_once_of_suite
+from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
 from pytest_llmeval.plugin.store import store_of

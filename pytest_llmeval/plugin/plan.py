@@ -19,7 +19,7 @@ from pytest_llmeval.gates.subjects import nearest_or_all
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
 from pytest_llmeval.plugin.models import is_overridden
-from pytest_llmeval.plugin.process import is_first_process, is_worker, warn_once_in_session
+from pytest_llmeval.plugin.process_roles import is_first_process, is_worker, warn_once_in_session
 from pytest_llmeval.plugin.recording import payload_of
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import SampleLimit, Shard, settings_key, was_given

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_llmeval.models.base import identify
 from pytest_llmeval.plugin.models import is_overridden
-from pytest_llmeval.plugin.process import is_worker, session_of
+from pytest_llmeval.plugin.process_roles import is_worker, session_of
 from pytest_llmeval.plugin.sample_item import SampleItem, WrongAnswer, describe, kept_as, model_of, shown_prompt
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
+from pytest_llmeval.plugin.process_roles import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.settings import given_key, given_rules, settings_key, was_given
 from pytest_llmeval.plugin.stash import (
     NUM_DESELECTED,
@@ -80,7 +80,7 @@ def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence
             "REPORT.json; any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
         )
     if settings.gate:
-        from pytest_llmeval.plugin.gates import check_matched
+        from pytest_llmeval.plugin.gate_setup import check_matched
 
         check_matched(config, collected)
     llm_session(config).add_collected(collected, nodeids)

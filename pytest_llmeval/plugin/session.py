@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_llmeval.plugin.gates import selected_of
+from pytest_llmeval.plugin.gate_setup import selected_of
 from pytest_llmeval.plugin.other_plugins import remember_failed
-from pytest_llmeval.plugin.process import session_of
+from pytest_llmeval.plugin.process_roles import session_of
 from pytest_llmeval.plugin.session_records import Gathered, ReportWriter
 from pytest_llmeval.plugin.settings import Settings
 from pytest_llmeval.plugin.shown_samples import WrongAnswers, shows_texts, write_texts
 from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
-from pytest_llmeval.reporting.report.replies import mixtures
 from pytest_llmeval.reporting.report.report import (
     GateResult,
     Group,
@@ -29,6 +28,7 @@ from pytest_llmeval.reporting.report.report import (
     describe_environment,
     described_group,
 )
+from pytest_llmeval.reporting.report.served_models import mixtures
 from pytest_llmeval.reporting.report.summaries import merged_uses, never_named, with_suites
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.names import SampleNode, model_nodes, split_file

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.process import asks_for_suites, distributes, is_worker, runs_tests
+from pytest_llmeval.plugin.process_roles import asks_for_suites, distributes, is_worker, runs_tests
 from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collected, llm_session
 from pytest_llmeval.plugin.settings import OPTIONS, Settings, check_rules, read_settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
@@ -85,7 +85,7 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 
             config.add_cleanup(close_connected)
         check_model_options(settings, loads=is_run)
-    from pytest_llmeval.plugin.gates import check_gates, read_baseline
+    from pytest_llmeval.plugin.gate_setup import check_gates, read_baseline
 
     check_gates(config, settings)
     from pytest_llmeval.plugin.store import check_store
@@ -148,7 +148,7 @@ def header_lines(config: pytest.Config) -> list[str]:
     settings = config.stash[settings_key]
     if not settings.all_specs:
         return []
-    from pytest_llmeval.plugin.gates import describe_baseline
+    from pytest_llmeval.plugin.gate_setup import describe_baseline
     from pytest_llmeval.plugin.models import describe_models
     from pytest_llmeval.plugin.store import describe_store
     from pytest_llmeval.roles import ROLES

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.plugin.process import session_of
+from pytest_llmeval.plugin.process_roles import session_of
 from pytest_llmeval.plugin.settings import Settings, settings_key, was_given
 from pytest_llmeval.text.wording import size_text, time_text
 

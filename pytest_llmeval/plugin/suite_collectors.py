@@ -26,15 +26,15 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteEr
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.gates import baseline_key, baseline_path
+from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
-from pytest_llmeval.plugin.process import warn_once_of_suite
+from pytest_llmeval.plugin.process_roles import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import settings_key, was_given
 from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.replies import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
+from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scorers import SCORERS

@@ -20,7 +20,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.inference.chunks import KEEPS_FILES, WorkQueue, plan_chunks, plan_tests
 from pytest_llmeval.models.hardware import num_visible_gpus
-from pytest_llmeval.plugin.process import share_session
+from pytest_llmeval.plugin.process_roles import share_session
 from pytest_llmeval.plugin.settings import read_models, read_named, settings_key
 from pytest_llmeval.plugin.stash import has_collected_key, llm_session_key
 from pytest_llmeval.plugin.xdist_messages import BATCHING_KEY, SHARED_KEY, SLOT_KEY, Batching, chunk_limit, usage_errors

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.inference.chunks import DEFAULT_CHUNK_SIZE
-from pytest_llmeval.plugin.process import is_worker
+from pytest_llmeval.plugin.process_roles import is_worker
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import suite_paths_key
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from pytest_llmeval.scoring.differences import (
+from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
+from pytest_llmeval.scoring.metrics.definitions import definition, split_name
+from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
+from pytest_llmeval.scoring.metrics.sample_values import ingredients, made_of, value_of
+from pytest_llmeval.scoring.metrics.summary import why_not_measurable
+from pytest_llmeval.scoring.model_differences import (
     Difference,
     compare,
     difference_of_values,
     has_limits,
     paired_difference,
 )
-from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula
-from pytest_llmeval.scoring.metrics.definitions import definition, split_name
-from pytest_llmeval.scoring.metrics.judged import RATED_METRICS
-from pytest_llmeval.scoring.metrics.sample_values import ingredients, made_of, value_of
-from pytest_llmeval.scoring.metrics.summary import why_not_measurable
 from pytest_llmeval.scoring.statistics.clustered import cluster_numbers, count_clusters
 from pytest_llmeval.scoring.statistics.paired_tests import (
     Paired,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.reporting.report.records import NEW_REPLIES, UNKNOWN_REPLIES
-from pytest_llmeval.reporting.report.replies import REPLIES, replies_identity
 from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.report.served_models import REPLIES, replies_identity
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
 
 KNOWN = {"name": "m", "fingerprint": "f" * 64, "details": {"known_by_content": True}}

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_llmeval.gates.options import BaselineSettings, Margin
 from pytest_llmeval.gates.sample_pairs import kept_records
-from pytest_llmeval.reporting.report.replies import REPLIES, replies_identity
+from pytest_llmeval.reporting.report.served_models import REPLIES, replies_identity
 from pytest_llmeval.scoring.paired_metrics import needed_values
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Outcome, Ran, compared, ran, report
 

@@ -23,9 +23,9 @@ from pytest_llmeval.reporting.report.report import (
     definitions_of,
 )
 from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Metric, Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = ["make_record", "make_report", "reports", "sealed"]

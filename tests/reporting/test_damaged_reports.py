@@ -18,9 +18,9 @@ from pytest_llmeval.reporting.writers.exports import write_csv
 from pytest_llmeval.reporting.writers.formats import final_path
 from pytest_llmeval.reporting.writers.markdown import write_markdown
 from pytest_llmeval.reporting.writers.text_report import summary_lines
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.types import EngineUse
 from tests.reporting.reports import make_record, make_report
 

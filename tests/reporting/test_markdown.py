@@ -16,8 +16,8 @@ from markdown_it.token import Token
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Averages, Comparison, Report
 from pytest_llmeval.reporting.writers.markdown import markdown_summary, write_markdown
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.summary import Metric, Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.text.escaping import markdown_text, printable
 from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
 

@@ -15,8 +15,8 @@ from pytest_llmeval.reporting.tables.cells import Toned, duration_text
 from pytest_llmeval.reporting.tables.session import latency_table
 from pytest_llmeval.reporting.terminal import write_summary
 from pytest_llmeval.reporting.writers.text_report import comparison_lines, gate_lines, latency_lines, summary_lines
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.summary import Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.text.escaping import without_commands
 from tests.reporting.made_reports import HOSTILE, gate, hostile_report, metric, record, report, suite_report, summary
 

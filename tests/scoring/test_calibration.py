@@ -17,7 +17,6 @@ from sklearn.metrics import log_loss
 from pytest_llmeval.evaluation.pipeline import make_scorer
 from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
 from pytest_llmeval.scorers.yes_no import YesNoSettings
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.calibration import (
     NUM_BINS,
     calibration_values,
@@ -26,6 +25,7 @@ from pytest_llmeval.scoring.metrics.calibration import (
 )
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Interval, Metric, summarize, why_no_interval
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.types import Score
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_loglikelihoods

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from pytest_llmeval.reporting.storage.json_form import part_from_json
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.skill import skill_interval
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.scoring.statistics.clustered import (
     MIN_CLUSTERS,
     are_too_few,

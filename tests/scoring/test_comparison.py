@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from pytest_llmeval.scoring.differences import compare, largest_unseen, paired_difference
+from pytest_llmeval.scoring.model_differences import compare, largest_unseen, paired_difference
 from pytest_llmeval.scoring.statistics.clustered import paired_proportions_interval
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import of_mean

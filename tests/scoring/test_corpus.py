@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.corpus import CORPUS, corpus_formula, corpus_value
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition, is_known, shown_order, split_name
 from pytest_llmeval.scoring.metrics.summary import names_in, summarize
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.scoring.statistics.intervals import bootstrap_of_sums
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import of_mean

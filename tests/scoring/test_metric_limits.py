@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.scorers.choice import ChoiceScorer, ChoiceSettings
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.averages import macro_average
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition
 from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.scoring.metrics.summary import Interval, Metric, by_category, summarize
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.types import Score
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_loglikelihoods

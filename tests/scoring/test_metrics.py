@@ -13,10 +13,10 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from pytest_llmeval.reporting.storage.json_form import part_from_json
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.definitions import METRICS, definition
 from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize, why_no_interval
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.scoring.score_checks import checked
 from pytest_llmeval.types import Score
 from tests.scoring.expected_intervals import of_mean

@@ -19,10 +19,10 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scorers.perplexity import PerplexityScorer, PerplexitySettings, count_words
 from pytest_llmeval.scoring.base import PreparedSample
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.corpus import POOLED, pooled, pseudo_values
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, names_in, summarize
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.scoring.statistics.clustered import mean_interval, standard_error
 from pytest_llmeval.scoring.statistics.intervals import estimate_ratio, mean
 from pytest_llmeval.types import (

@@ -23,11 +23,11 @@ from pytest_llmeval.reporting.storage.json_form import part_from_json
 from pytest_llmeval.scorers.bleu import BleuSettings
 from pytest_llmeval.scorers.chrf import ChrfSettings
 from pytest_llmeval.scorers.ter import TerSettings
-from pytest_llmeval.scoring.differences import compare
 from pytest_llmeval.scoring.metrics.corpus import corpus_formula, corpus_value
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.sample_values import ingredients
 from pytest_llmeval.scoring.metrics.summary import Metric, by_category, summarize
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.types import Score
 from tests.scoring.helpers import judge_reply
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_llmeval.scoring import paired_metrics
-from pytest_llmeval.scoring.differences import compare
+from pytest_llmeval.scoring.model_differences import compare
 from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric, two_sided_p
 from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
 from pytest_llmeval.types import Score

@@ -96,7 +96,7 @@ def test_a_server_that_fails_for_the_moment_leaves_the_question_to_another(worki
     async def question(member: ServerReplica) -> str:
         asked.append(await url_of(member))
         if asked[-1] != working:
-            raise RequestRefused(f"{asked[-1]}: 502", 502, may_pass=True)
+            raise RequestRefused(f"{asked[-1]}: 502", 502, is_temporary=True)
         return asked[-1]
 
     (found,) = share([replica(1), replica(2), replica(3)], [question])

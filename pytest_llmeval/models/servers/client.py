@@ -34,8 +34,8 @@ from pytest_llmeval.models.servers.connections import (
     Secret,
     TimedReply,
     is_quota,
+    is_temporary,
     is_unknown_model,
-    may_pass,
     message_of,
     retry_after_s,
     status_within,
@@ -75,12 +75,12 @@ _log = logging.getLogger(__name__)
 class RequestRefused(RequestError):
     """One request that the server refuses, or for which its replies stay unusable: the sample's own error.
 
-    ``status`` is the last reply's; None if there was none. ``may_pass``: it might go well at another time.
+    ``status`` is the last reply's; None if there was none. ``is_temporary``: it might go well at another time.
     """
 
-    def __init__(self, message: str, status: int | None = None, *, may_pass: bool = False) -> None:
+    def __init__(self, message: str, status: int | None = None, *, is_temporary: bool = False) -> None:
         self.status = status
-        self.may_pass = may_pass
+        self.is_temporary = is_temporary
         super().__init__(message)
 
 
@@ -108,7 +108,7 @@ class Usage:
     max_in_flight: int = 0
 
 
-class _Passing(Exception):
+class _Temporary(Exception):
     """A failure that may pass when the request is tried again. ``reason`` is a word to count by."""
 
     def __init__(self, reason: str, error: LLMEvalError, retry_after_s: float | None = None) -> None:
@@ -219,18 +219,18 @@ class Client:
     def error_of(self, reply: Reply) -> LLMEvalError:
         """Return the error that ``post`` raises for such a reply."""
         found = self._failure_in(reply)
-        return found.error if isinstance(found, _Passing) else found
+        return found.error if isinstance(found, _Temporary) else found
 
     # One try
 
     async def _get(self, path: str, timeout_s: float | None) -> Reply:
         try:
             reply = await self._exchange("GET", path, None, timeout_s)
-        except _Passing as problem:
+        except _Temporary as problem:
             # A second try would only double the wait for a server that may be none.
             has_waited = isinstance(problem.error, Unreachable) or problem.reason == "timed out"
             raise problem.error if has_waited else problem from None
-        if may_pass(reply.status) and isinstance(found := self._failure_in(reply), _Passing):
+        if is_temporary(reply.status) and isinstance(found := self._failure_in(reply), _Temporary):
             raise found
         return reply
 
@@ -247,7 +247,7 @@ class Client:
         found = self._failure_in(reply)
         if reply.status in (502, 503, 504):
             self.watch.mark_suspect()
-        if reply.status == 429 and isinstance(found, _Passing):
+        if reply.status == 429 and isinstance(found, _Temporary):
             self.limit.refused(ticket)
         raise found
 
@@ -258,9 +258,9 @@ class Client:
         try:
             await self.watch.check()
         except Unreachable as error:
-            raise _Passing("no connection", Unreachable(str(error))) from None
+            raise _Temporary("no connection", Unreachable(str(error))) from None
         except RequestError as error:  # it is not back yet, or busy
-            raise _Passing("not ready", RequestRefused(str(error), may_pass=True)) from None
+            raise _Temporary("not ready", RequestRefused(str(error), is_temporary=True)) from None
         except ModelError as error:
             raise ModelStopped(str(error)) from None
         self._check_has_not_ended()
@@ -281,7 +281,7 @@ class Client:
             answer = await self._connections.exchange(method, self._path(path), content, patience_s)
         except NoConnection as error:
             self.watch.mark_suspect()
-            raise _Passing("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
+            raise _Temporary("no connection", Unreachable(self._line(f"does not answer: {error}"))) from None
         except NoAnswer as error:
             self.watch.mark_suspect()
             raise self._passing("timed out", str(error), None) from None
@@ -316,7 +316,7 @@ class Client:
         for number in range(1, tries + 1):
             try:
                 return await attempt()
-            except _Passing as problem:
+            except _Temporary as problem:
                 delay_s = self._delay_s(number, problem.retry_after_s)
                 is_last = number == tries or self._clock() - begin + delay_s > TOTAL_S
                 if is_last or (problem.reason == "no connection" and number >= self.num_connection_tries):
@@ -326,7 +326,7 @@ class Client:
             await self._sleep(delay_s)
         raise AssertionError(tries)
 
-    def _tell_of_wait(self, problem: _Passing, delay_s: float) -> None:
+    def _tell_of_wait(self, problem: _Temporary, delay_s: float) -> None:
         """Say in the log how long a server wants us to wait: from outside, a session that waits seems to hang."""
         now = self._clock()
         asked_s = problem.retry_after_s or 0.0
@@ -346,11 +346,11 @@ class Client:
         self._num_given_up += 1
         if self._num_given_up >= _MOST_GIVEN_UP:
             return ModelStopped(f"{error} (after {tries} tries, as the {_MOST_GIVEN_UP - 1} requests before)")
-        return RequestRefused(f"{error} (after {tries} tries)", error.status, may_pass=True)
+        return RequestRefused(f"{error} (after {tries} tries)", error.status, is_temporary=True)
 
     # What a reply means
 
-    def _failure_in(self, reply: Reply) -> LLMEvalError | _Passing:
+    def _failure_in(self, reply: Reply) -> LLMEvalError | _Temporary:
         """Return the error of a reply that is no answer: one that may pass is wrapped, as it is tried again."""
         status, said = reply.status, message_of(reply)
         if reply.is_success and (code := status_within(reply)) is not None:
@@ -361,7 +361,7 @@ class Client:
             return self._stop(f"redirects to {target}, which is not followed: give that URL")
         if status == 402 or is_quota(reply, status):
             return self._stop(f"the quota is exhausted ({shown})")
-        if may_pass(status):
+        if is_temporary(status):
             return self._passing(str(status), shown, status, retry_after_s(reply.headers, self._wall_clock()))
         if reply.is_html and 200 <= status < 300:
             return self._stop("is no model server: found an HTML page")
@@ -377,8 +377,8 @@ class Client:
     def _stop(self, problem: str, status: int | None = None) -> ModelStopped:
         return ModelStopped(self._line(problem), status)
 
-    def _passing(self, reason: str, problem: str, status: int | None, retry_after_s: float | None = None) -> _Passing:
-        return _Passing(reason, RequestRefused(self._line(problem), status, may_pass=True), retry_after_s)
+    def _passing(self, reason: str, problem: str, status: int | None, retry_after_s: float | None = None) -> _Temporary:
+        return _Temporary(reason, RequestRefused(self._line(problem), status, is_temporary=True), retry_after_s)
 
     def _line(self, problem: str) -> str:
         return one_line(f"{self.endpoint.url}: {problem}", 2 * LONGEST_MESSAGE)

@@ -161,7 +161,7 @@ class CompletionsDialect(Dialect):
                 if self.json_way != way:  # another request has found out meanwhile
                     continue
                 is_about_format = any(word in str(error).lower() for word in _FORMAT_WORDS)
-                if self.is_json_way_known or way == "text" or error.may_pass or not is_about_format:
+                if self.is_json_way_known or way == "text" or error.is_temporary or not is_about_format:
                     raise
                 self.json_way = WEAKER[way]
             else:

@@ -35,8 +35,8 @@ __all__ = [
     "ServedBy",
     "TimedReply",
     "is_quota",
+    "is_temporary",
     "is_unknown_model",
-    "may_pass",
     "message_of",
     "retry_after_s",
     "served_by",
@@ -291,7 +291,7 @@ def served_together(parts: Iterable[Any]) -> ServedBy:
     return ServedBy(served_model=names("served_model"), system_fingerprint=names("system_fingerprint"))
 
 
-def may_pass(status: int) -> bool:
+def is_temporary(status: int) -> bool:
     """Return whether a later try may be answered."""
     return status in (408, 409, 429) or (status >= 500 and status != 501)
 

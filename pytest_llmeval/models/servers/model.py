@@ -82,7 +82,7 @@ class Replicas:
                 replica.error = replica.error or error
             except RequestRefused as error:
                 tried.append(replica)
-                if not error.may_pass or not self._living(tried):
+                if not error.is_temporary or not self._living(tried):
                     raise
             finally:
                 replica.num_open -= 1

@@ -588,7 +588,7 @@ def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_pass
 
     Some servers answer 500 to requests that they can never answer; with ``is_500_passing`` a 500 counts as temporary.
     """
-    if isinstance(error, RequestRefused) and error.may_pass and (error.status != 500 or is_500_passing):
+    if isinstance(error, RequestRefused) and error.is_temporary and (error.status != 500 or is_500_passing):
         raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
 
 

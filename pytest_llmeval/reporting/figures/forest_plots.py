@@ -26,8 +26,8 @@ from pytest_llmeval.reporting.figures.report_figure import (
 from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
 from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import signed
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
+from pytest_llmeval.scoring.model_differences import Difference
 
 __all__ = [
     "Mark",

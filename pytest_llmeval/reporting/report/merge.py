@@ -19,7 +19,6 @@ from typing import Any, overload
 from pytest_llmeval.data.code_version import SOURCE
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.replies import mixtures
 from pytest_llmeval.reporting.report.report import (
     Comparison,
     Group,
@@ -33,6 +32,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     use_of_model,
 )
+from pytest_llmeval.reporting.report.served_models import mixtures
 from pytest_llmeval.reporting.report.summaries import GroupRecords, merged_uses, never_named, with_suites
 from pytest_llmeval.reporting.report.verify import verify_report
 from pytest_llmeval.types import JSON, ServerUse

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples
 from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import expected_one_of, quoted

@@ -32,7 +32,6 @@ from pytest_llmeval.reporting.report.report import (
     group_of_record,
     group_of_suite,
 )
-from pytest_llmeval.scoring.differences import Difference, compare
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
 from pytest_llmeval.scoring.metrics.calibration import (
     RiskCoverage,
@@ -56,6 +55,7 @@ from pytest_llmeval.scoring.metrics.summary import (
     summarize,
     why_not_measurable,
 )
+from pytest_llmeval.scoring.model_differences import Difference, compare
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples, two_sided_p
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
-from pytest_llmeval.scoring.differences import Difference
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.text.wording import describe
 from pytest_llmeval.types import JSON
 

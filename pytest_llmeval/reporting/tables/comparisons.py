@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult
 from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number, signed
 from pytest_llmeval.reporting.tables.suites import named
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.scoring.paired_metrics import USUALLY_KEPT, FlippedSample, FlippedSamples
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import counted

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.replies import fingerprint_texts
 from pytest_llmeval.reporting.report.report import (
     Group,
     PerSample,
@@ -22,6 +21,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_suite,
     use_of_model,
 )
+from pytest_llmeval.reporting.report.served_models import fingerprint_texts
 from pytest_llmeval.reporting.tables.cells import Table, cost_text, duration_text, rate_text
 from pytest_llmeval.reporting.tables.suites import suite_name
 from pytest_llmeval.scoring.metrics.summary import Percentiles

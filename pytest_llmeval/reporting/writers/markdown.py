@@ -16,7 +16,6 @@ from urllib.parse import quote
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, figures_of
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.replies import fingerprint_texts
 from pytest_llmeval.reporting.report.report import (
     GateResult,
     Report,
@@ -25,6 +24,7 @@ from pytest_llmeval.reporting.report.report import (
     group_of_record,
     group_of_suite,
 )
+from pytest_llmeval.reporting.report.served_models import fingerprint_texts
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.tables.cells import Table

@@ -15,9 +15,9 @@ from pytest_llmeval.reporting.figures.catalogue import figures_of
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, PerSample, Regression, Report, SuiteReport
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.summary import Metric
+from pytest_llmeval.scoring.model_differences import Difference
 from tests.reporting.made_reports import gate, record, report, suite_report, summary
 
 FIRST, SECOND = "org/one", "org/two"

@@ -30,9 +30,9 @@ from pytest_llmeval.reporting.tables.suites import average_texts
 from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
 from pytest_llmeval.reporting.writers.html.tables import PageTable, change_tables, flipped_tables, gate_tables
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.scoring.paired_metrics import FlippedSample, FlippedSamples
 from pytest_llmeval.types import JSON, EngineUse
 from tests.reporting.made_reports import gate, record, report

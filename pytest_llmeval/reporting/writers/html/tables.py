@@ -49,10 +49,10 @@ from pytest_llmeval.reporting.tables.suites import (
     usual_metrics,
 )
 from pytest_llmeval.reporting.writers.html.samples import compared_metric, gates_of_changes
-from pytest_llmeval.scoring.differences import Difference
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin, RiskCoverage, RiskPoint, risks_at
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
+from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.scoring.paired_metrics import (
     USUALLY_KEPT,
     FlippedSamples,
