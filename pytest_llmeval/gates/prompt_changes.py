@@ -1,4 +1,4 @@
-"""What changed between two reports in how the same questions are asked: settings by name, and a diff of their texts."""
+"""Finds what changed between two reports in how the same questions are asked: settings by name, and a diff of them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def ruler_change(before: SuiteInfo, after: SuiteInfo) -> str | None:
 
 
 def changed_settings(before: SuiteInfo, after: SuiteInfo) -> list[str]:
-    """Return the names of the settings that differ, such as ``prompt.template``, and what else of the prompt does.
+    """Return the names of the settings that differ, such as ``prompt.template``; none if they agree.
 
-    An older report holds hashes of a prompt alone: then the parts that differ are named.
+    A report of an earlier version has only hashes of these settings: then the parts that differ are named.
     """
     then, now = before.asked_with, after.asked_with
     changed = [key for key in dict.fromkeys((*then, *now)) if then.get(key) != now.get(key)]
     parts = [name for name in _PARTS if before.fingerprint_parts.get(name) != after.fingerprint_parts.get(name)]
-    if not then:
+    if not _has_settings(before):
         return [_PARTS[name] for name in parts]
     if "fewshot" in parts and not any(key.startswith("prompt.fewshot") for key in changed):
         changed.append(_PARTS["fewshot"])
@@ -47,10 +47,15 @@ def changed_settings(before: SuiteInfo, after: SuiteInfo) -> list[str]:
 
 def prompt_diff(before: SuiteInfo, after: SuiteInfo) -> tuple[str, ...]:
     """Return a unified diff of the settings that decide how the questions are asked; empty if a report lacks them."""
-    if not before.asked_with and "judging" not in before.fingerprint_parts:
+    if not _has_settings(before):
         return ()
     then, now = (list(_lines(info.asked_with)) for info in (before, after))
     return tuple(unified_diff(then, now, fromfile="baseline", tofile="this run", lineterm=""))
+
+
+def _has_settings(info: SuiteInfo) -> bool:
+    """Return whether the report has ``asked_with``: it came together with this part of the fingerprint."""
+    return bool(info.asked_with) or "judging" in info.fingerprint_parts
 
 
 def _lines(settings: Mapping[str, JSON]) -> Iterator[str]:

@@ -196,7 +196,8 @@ def _same_questions(
             "no question is known to be the same in both; make the baseline anew if an earlier version wrote it"
         )
     changed = changed_settings(before.info, after.info)
-    notes = [f"compared by questions: {', '.join(changed) if changed else 'the prompts'} changed"]
+    what = f"{', '.join(changed)} changed" if changed else "no setting of the prompt changed"
+    notes = [f"compared by questions: {what}"]
     if (num_all := len(first.keys() | second.keys())) > len(both):
         notes.append(f"{len(both):,} of {num_all:,} samples have the same question and target in both")
     return both, [*notes, _model_note(before, after, *pairing.reports)]
@@ -333,10 +334,10 @@ def _without_own(
 
 
 def _is_asked_alike(before: SuiteInfo, after: SuiteInfo) -> bool:
-    """Tell whether two suites differ in their filters alone."""
+    """Tell whether two suites ask in the same way and read the replies by other filters."""
     then, now = before.fingerprint_parts, after.fingerprint_parts
     are_alike = all(then.get(part) == now.get(part) for part in ("prompt", "fewshot"))
-    return are_alike and before.fingerprint != after.fingerprint
+    return are_alike and then.get("scorer") != now.get("scorer")
 
 
 def _may_be_same_replies(before: Record, now: Record) -> bool:

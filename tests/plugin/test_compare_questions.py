@@ -183,6 +183,29 @@ def test_filters_read_the_baselines_own_replies_anew(project: pytest.Pytester, w
     assert "the prompts are the same: replies may be the baseline's own, read by other filters" in text_of(result)
 
 
+def test_questions_that_changed_alone_leave_the_baselines_own_replies_no_evidence(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    """The model may have been swapped, and nothing but a question changed: replies of a store say nothing of it."""
+    store = ("--llm-store=store", "--llm-store-max-age=1d")
+    assert run(project, SUITE, *workers, *store, "--llm-report=base.json").ret == 0
+    first, *others = SUITE["samples"]
+    changed = {**SUITE, "samples": [{**first, "target": "3"}, *others]}
+    result = run(project, changed, *workers, *store, *QUESTIONS, "--llm-require-gates")
+    assert result.ret == 1
+    assert "39 of 39 samples are judged on the baseline's own replies, from a store" in text_of(result)
+    result = run(project, changed, *workers, *QUESTIONS)
+    assert "compared by questions: no setting of the prompt changed; 39 of 40 samples" in text_of(result)
+
+
+def test_a_prompt_without_settings_of_its_own_has_a_diff(project: pytest.Pytester, workers: list[str]) -> None:
+    plain = {name: value for name, value in SUITE.items() if name != "prompt"}
+    assert run(project, plain, *workers, "--llm-report=base.json").ret == 0
+    result = run(project, {**plain, "prompt": {"system": "You add."}}, *workers, *QUESTIONS)
+    assert "compared by questions: prompt.system changed" in text_of(result)
+    result.stdout.fnmatch_lines(['    +prompt.system: "You add."'])
+
+
 def test_a_long_diff_is_cut_and_whole_in_the_report(project: pytest.Pytester) -> None:
     assert run(project, SUITE, "--llm-report=base.json").ret == 0
     template = "".join(f"Rule {n}.\n" for n in range(100)) + TEMPLATE
