@@ -162,8 +162,8 @@ def _train_tokenizer(shape: ModelShape, data: Path) -> Any:
 
 
 def texts_of(data: Path) -> Iterator[str]:
-    """The texts in all JSON and JSONL files under ``data``, in the order of the files' names."""
-    for path in sorted(data.rglob("*.json*")):
+    """Yield the texts in all JSON and JSONL files under ``data``, in the order of the files' names."""
+    for path in sorted([*data.rglob("*.json"), *data.rglob("*.jsonl")]):
         text = path.read_text(encoding="utf-8")
         try:
             values = json.loads(text)
