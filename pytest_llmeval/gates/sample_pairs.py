@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pytest_llmeval.data.code_version import SOURCE
 from pytest_llmeval.gates.options import Compare
-from pytest_llmeval.gates.prompt_changes import changed_settings, prompt_diff, ruler_change
+from pytest_llmeval.gates.prompt_changes import changed_settings, judging_change, prompt_diff
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
     UNKNOWN_REPLIES,
@@ -184,7 +184,7 @@ def _same_questions(
     pairing: Pairing,
 ) -> tuple[list[str], Sequence[str]]:
     """Return the samples with the same question and target, and notes on what changed in how they are asked."""
-    if (reason := ruler_change(before.info, after.info)) is not None:
+    if (reason := judging_change(before.info, after.info)) is not None:
         found = _scorer_change(before.info, after.info)
         raise Refusal(f"the questions are judged otherwise: {reason}{f' ({found})' if found else ''}; {_SCORE_AGAIN}")
     parts = [suite.info.fingerprint_parts.get("questions") for suite in (before, after)]
@@ -489,7 +489,7 @@ def _what_differs(
     found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
     others = "the samples that ran are the same, and others, or the categories, differ"
     hint = "--llm-compare common compares the samples that did not change"
-    if changed_settings(before.info, after.info) and ruler_change(before.info, after.info) is None:
+    if changed_settings(before.info, after.info) and judging_change(before.info, after.info) is None:
         hint += ", --llm-compare questions those with the same question and target, whatever the prompt"
     elif _PARTS["scorer"] in parts:  # then every sample has changed
         hint = _SCORE_AGAIN

@@ -132,7 +132,7 @@ def test_questions_and_targets_that_changed_are_left_out(project: pytest.Pyteste
     assert gates_in(project.path / "now.json")[0]["regression"]["n"] == 37
 
 
-RULERS: dict[str, dict[str, Any]] = {
+OTHER_JUDGING: dict[str, dict[str, Any]] = {
     "another scorer": {"score": "contains"},
     "another setting": {"score": {"exact": {"normalize": ["lower"]}}},
     "a filter that changes what a text means": {"filters": ["lower"]},
@@ -140,12 +140,23 @@ RULERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", RULERS)
-def test_another_ruler_is_refused(project: pytest.Pytester, workers: list[str], change: str) -> None:
+@pytest.mark.parametrize("change", OTHER_JUDGING)
+def test_another_way_of_judging_is_refused(project: pytest.Pytester, workers: list[str], change: str) -> None:
     assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
-    result = run(project, {**SUITE, **RULERS[change], **CHANGES["template"][0]}, *workers, *QUESTIONS)
+    result = run(project, {**SUITE, **OTHER_JUDGING[change], **CHANGES["template"][0]}, *workers, *QUESTIONS)
     assert result.ret == 1
     assert "the questions are judged otherwise: the scorer differs" in text_of(result)
+
+
+@pytest.mark.parametrize(("judge", "told"), [("kind", None), ("strict", "another judge: ")])
+def test_the_judge_must_be_the_same(project: pytest.Pytester, workers: list[str], judge: str, told: str | None) -> None:
+    functions = ["def kind(prompt):\n    return 'Yes'", "def strict(prompt):\n    return 'No'"]
+    project.makepyfile(judges="\n\n".join(functions))
+    judged = {**SUITE, "score": {"equivalence": {"math": False}}}
+    assert run(project, judged, *workers, "--llm-judge=python:judges:kind", "--llm-report=base.json").ret == 0
+    changed = {**judged, **CHANGES["template"][0]}
+    result = run(project, changed, *workers, f"--llm-judge=python:judges:{judge}", *QUESTIONS)
+    assert (result.ret, told is None or told in text_of(result)) == (0 if told is None else 1, True)
 
 
 def test_nothing_in_common_is_refused(project: pytest.Pytester, workers: list[str]) -> None:
