@@ -59,6 +59,7 @@ from pytest_llmeval.types import JSON
 __all__ = [
     "baseline_gate",
     "compare_reports",
+    "compared_metrics",
 ]
 
 
@@ -192,6 +193,9 @@ def _test(
         return replace(gate, reason=metric.problem or "")
     if plan.is_judged and metric.name != JUDGED_METRIC:
         return replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
+    if plans_of.baseline.is_brief and not plan.is_judged and metric.name not in before.summary.metrics:
+        hint = "--llm-update-baseline keeps each suite's primary metric, and those that --llm-max-drop names"
+        return replace(gate, reason=f"the baseline does not keep {metric.name}: {hint}")
     changed = None if plan.is_judged else _changed_definition(metric.name, plans_of.baseline, before, plan.after)
     if changed is not None:
         return replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
@@ -445,6 +449,11 @@ def _gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[Gated
     primary = _primary(suite, metrics)
     names = dict.fromkeys((*(() if primary is None else (primary,)), *allowed))
     return tuple(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names)
+
+
+def compared_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[str, ...]:
+    """Return the names of the metrics by which a suite with these margins is compared, of those that it has."""
+    return tuple(one.name for one in _gated_metrics(suite, margins) if one.name in suite.summary.metrics)
 
 
 def _unmatched_margins(

@@ -44,6 +44,9 @@ def decide(
     is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for sessions with a model
     if options.comparison is not None and baseline is not None and is_for_this:
         results += _compared(report, options, baseline, selection)
+    elif options.is_first:
+        reason = "there is no baseline yet: --llm-update-baseline writes the first one"
+        results.append(replace(_BASELINE, origin=options.origin, outcome=options.undecided, reason=reason))
     results = [_with_served(result, report, baseline) for result in results]
     if not results and options.require:
         reason = "there was no gate to decide, and --llm-require-gates requires one"

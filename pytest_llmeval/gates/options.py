@@ -89,7 +89,7 @@ class GateOptions:
 
     ``origin`` is the baseline's: one of the ini file fails nothing if there is nothing to compare. ``allow_unscored``
     samples of the session may be unscored, and as many of the baseline's suites that they are compared with. With
-    ``require``, undecided gates and selections fail.
+    ``require``, undecided gates and selections fail. ``is_first``: there is no baseline yet, this session writes it.
     """
 
     given: Given = ()
@@ -97,6 +97,7 @@ class GateOptions:
     origin: Literal["ini", "option"] = "option"
     allow_unscored: int = 0
     require: bool = False
+    is_first: bool = False
 
     @property
     def undecided(self) -> GateOutcome:

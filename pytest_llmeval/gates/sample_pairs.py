@@ -169,7 +169,7 @@ def _same_samples(
     both: Sequence[str], first: Mapping[str, Record], second: Mapping[str, Record]
 ) -> tuple[list[str], Sequence[str]]:
     """Return the samples that are asked and judged as in the baseline, and the note on them."""
-    agree = [sample_id for sample_id in both if _agree(first[sample_id], second[sample_id])]
+    agree = [sample_id for sample_id in both if first[sample_id].is_same_sample(second[sample_id])]
     if not agree:
         raise Refusal(f"the suites differ: no fingerprints agree for the {len(both):,} samples with the same id")
     num_all = len(first.keys() | second.keys())
@@ -476,7 +476,7 @@ def _what_differs(
 ) -> str:
     """Return the message on a suite that differs from the baseline's: which parts of it, and which samples."""
     common = [sample_id for sample_id in second if sample_id in first]
-    changed = [sample_id for sample_id in common if not _agree(first[sample_id], second[sample_id])]
+    changed = [sample_id for sample_id in common if not first[sample_id].is_same_sample(second[sample_id])]
     new = [sample_id for sample_id in second if sample_id not in first]
     # In a selection it is not known which samples are gone, and which were left out; the same holds for the baseline's.
     gone = [sample_id for sample_id in first if sample_id not in second] if _is_whole(after) else []
@@ -542,10 +542,6 @@ def _judges(info: SuiteInfo) -> str:
 
 def _is_whole(suite: SuiteReport) -> bool:
     return suite.info.num_samples is None or suite.summary.num_expected >= suite.info.num_samples
-
-
-def _agree(one: Record, other: Record) -> bool:
-    return one.fingerprint is not None and one.fingerprint == other.fingerprint
 
 
 def _is_scored(record: Record) -> bool:

@@ -5,6 +5,8 @@ Gates are read before anything runs, so that nothing runs for a mistake in them.
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import Settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import has_model_key, num_deselected_key
 from pytest_llmeval.text.names import split_file
 from pytest_llmeval.text.redaction import redact
@@ -29,8 +31,10 @@ __all__ = [
     "baseline_path",
     "check_gates",
     "check_matched",
+    "check_whole",
     "describe_baseline",
     "gate_options",
+    "is_first_run",
     "read_baseline",
     "selected_of",
     "selection_of",
@@ -54,6 +58,7 @@ def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
         origin="ini" if settings.baseline is None else "option",
         allow_unscored=settings.allow_unscored,
         require=settings.require_gates or settings.project_require_gates,
+        is_first=is_first_run(config, settings),
     )
 
 
@@ -66,6 +71,12 @@ def baseline_path(config: pytest.Config, settings: Settings) -> Path | None:
     return config.inipath.parent / settings.project_baseline
 
 
+def is_first_run(config: pytest.Config, settings: Settings) -> bool:
+    """Tell whether there is no baseline yet, and this session is to write it."""
+    path = baseline_path(config, settings)
+    return settings.update_baseline is not None and path is not None and not os.path.exists(path)
+
+
 def check_gates(config: pytest.Config, settings: Settings) -> None:
     """Raise ``OptionError`` for options that mean nothing without another, or would write over the baseline."""
     path = baseline_path(config, settings)
@@ -73,12 +84,47 @@ def check_gates(config: pytest.Config, settings: Settings) -> None:
         if path is None and config.getoption(f"llm_{name}", None) is not None:
             flag = "--llm-" + name.replace("_", "-")
             raise OptionError(f"{flag} applies to a comparison only: give --llm-baseline REPORT.json as well")
+    if settings.update_baseline is not None:
+        _check_update(config, settings, path)
     for target in settings.report:
-        if path is not None and target.exists() and path.exists() and target.samefile(path):
+        if path is not None and _is_same_file(target, path):
             raise OptionError(
                 f"--llm-report {target} is also the baseline: this run would overwrite it, and the next run would be "
                 "compared with this one; name another file"
             )
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _check_update(config: pytest.Config, settings: Settings, path: Path | None) -> None:
+    """Raise ``OptionError`` for ``--llm-update-baseline`` in a session that could never write a baseline."""
+    flag = "--llm-update-baseline"
+    if not was_given(config, "update_baseline"):
+        raise OptionError(
+            f"llm_update_baseline in the ini file would replace the baseline in every run: give {flag} when it is meant"
+        )
+    if path is None:
+        raise OptionError(f"{flag} writes the file of --llm-baseline: give --llm-baseline REPORT.json as well")
+    if glob.has_magic(str(path)) and not os.path.exists(path):
+        raise OptionError(f"{flag} writes one file, and --llm-baseline {path} may be several: name one")
+    if settings.shard is not None:
+        raise OptionError(
+            f"{flag} is for whole suites, and --llm-shard {settings.shard} runs a part of them: leave {flag} out; "
+            "llmeval merge makes one report of those of the shards, which can be a baseline as it is"
+        )
+    ids = [argument for argument in config.args if "::" in argument]
+    selecting = {"--lf": "lf", "--sw": "stepwise"}
+    given = [
+        *(name for name, dest in selecting.items() if getattr(config.option, dest, None)),
+        *(() if settings.limit is None else (f"--llm-limit {settings.limit}",)),
+        *ids[:1],
+    ]
+    if given:
+        raise OptionError(f"{flag} is for whole suites, and {given[0]} selects some samples: leave one of the two out")
 
 
 def check_matched(config: pytest.Config, collected: Collected) -> None:
@@ -100,15 +146,32 @@ def check_matched(config: pytest.Config, collected: Collected) -> None:
         raise pytest.UsageError("; ".join(messages))
 
 
+def check_whole(config: pytest.Config, collected: Collected) -> None:
+    """Raise ``pytest.UsageError``, before anything runs, if ``--llm-update-baseline`` would see a selection of suites.
+
+    Tests that record to suites by hand are not among the samples: theirs is found at the end.
+    """
+    num_models = max(1, len(config.stash[settings_key].models))
+    infos = (*collected.suites, *collected.absent)
+    num_all = num_models * sum(info.num_samples or 0 for info in infos)
+    if (num_selected := len(collected.samples)) < num_all:
+        raise pytest.UsageError(
+            f"--llm-update-baseline is for whole suites, and {num_selected:,} of {num_all:,} samples are selected: "
+            "leave out what selects them (-k, -m, --deselect, …)"
+        )
+
+
 def read_baseline(config: pytest.Config, settings: Settings) -> None:
     """Read the baseline, if the session has one and it was not read before. Raises ``OptionError``."""
     path = baseline_path(config, settings)
-    if path is None or baseline_key in config.stash:
+    if path is None or baseline_key in config.stash or is_first_run(config, settings):
         return
     from pytest_llmeval.reporting.report.verify import verify_report
     from pytest_llmeval.reporting.storage.report_file import read_report
 
     try:
+        if not os.path.exists(path):  # False for a name that is too long, and no error
+            raise OptionError(f"there is no {path}: if this is the first run, add --llm-update-baseline to write it")
         report = read_report(path)
         # Its records stay in the file: they are needed only when the session is over.
         config.stash[baseline_key] = replace(verify_report(report, f"the report {path}"), records=report.records)
@@ -120,6 +183,8 @@ def describe_baseline(config: pytest.Config) -> str | None:
     """Return the baseline in a few words, for the session's header."""
     baseline = config.stash.get(baseline_key, None)
     path = baseline_path(config, config.stash[settings_key])
+    if is_first_run(config, config.stash[settings_key]):
+        return f"{path} (not there yet: this session writes it if it ends well)"
     if baseline is None or path is None:
         return None
     models = ", ".join(baseline.model_names) or "no model"

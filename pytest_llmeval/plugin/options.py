@@ -125,6 +125,12 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
+def _update(value: str) -> str:
+    if value not in ("passed", "accept"):
+        raise ValueError("expected accept, or passed, which is the same as no value; name paths before the option")
+    return value
+
+
 def _count(value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", value):
         raise ValueError("expected a whole number, 0 or more")
@@ -376,6 +382,15 @@ OPTIONS: tuple[Option, ...] = (
         metavar="REPORT.json",
         parse=_path,
         help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics.",
+    ),
+    Option(
+        name="update_baseline",
+        metavar="WHEN",
+        parse=_update,
+        without_value="passed",
+        help="Write the file that --llm-baseline names, with what later comparisons need, if whole suites ran, every "
+        "sample was scored and no gate failed. accept: also if the comparison with the earlier file failed, or if a "
+        "suite of that file did not run.",
     ),
     Option(
         name="max_drop",

@@ -75,14 +75,19 @@ def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence
                 f"or override the fixture llm_{role} in a conftest.py"
             )
     if collected.without_baseline is not None and (was_asked_for or collected.has_model):
+        which = "REPORT.json" if settings.update_baseline is None else "a report that is there"
         raise pytest.UsageError(
-            f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline "
-            "REPORT.json; any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
+            f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline {which}; "
+            "any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
         )
     if settings.gate:
         from pytest_llmeval.plugin.gate_setup import check_matched
 
         check_matched(config, collected)
+    if settings.update_baseline is not None:
+        from pytest_llmeval.plugin.gate_setup import check_whole
+
+        check_whole(config, collected)
     llm_session(config).add_collected(collected, nodeids)
 
 
@@ -216,6 +221,7 @@ class Reporting:
             write_summary(terminal, self._session.report, self._session.writer.written)
         else:  # there are no results: suites could not be collected, for example
             _write_paths(terminal, self._session)
+        _write_baseline(terminal, self._session)
         _tell_github(self._config, terminal, self._session.report)
 
 
@@ -383,6 +389,7 @@ class Writing:
             _tell_github(self._config, terminal, gathered.report)
         if not is_off:
             _write_paths(terminal, gathered)
+        _write_baseline(terminal, gathered)
 
 
 def _reads_phases(config: pytest.Config) -> bool:
@@ -396,3 +403,10 @@ def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
 
         terminal.write_line("")  # the dots of tests may stand on this line: under pytest-xdist pytest does not know
         write_paths(terminal, gathered.writer.written)
+
+
+def _write_baseline(terminal: Terminal, gathered: LLMSession) -> None:
+    if gathered.baseline is not None and gathered.baseline.told is not None:
+        from pytest_llmeval.reporting.terminal import write_baseline
+
+        write_baseline(terminal, gathered.baseline.told, is_written=gathered.baseline.is_written)

@@ -36,6 +36,7 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
+    from pytest_llmeval.plugin.kept_baseline import BaselineWriter
     from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.terminal import Terminal
 
@@ -67,6 +68,11 @@ class LLMSession:
         self.writer = ReportWriter(settings.report, self._head, self._problem, keeps=settings.report_records)
         self._wrong = WrongAnswers(config, settings, lambda: self._gathered.expected)
         self._places: dict[tuple[Group, str], int | None] = {}  # where each record stands in the journal
+        self.baseline: BaselineWriter | None = None
+        if settings.update_baseline is not None:
+            from pytest_llmeval.plugin.kept_baseline import BaselineWriter
+
+            self.baseline = BaselineWriter(config, settings)
         self.report: Report | None = None
         self.has_summary = False
         self._store_problems: dict[str, None] = {}
@@ -250,6 +256,8 @@ class LLMSession:
             if first is known:
                 return
         gathered.records[key], self._places[key] = kept, place
+        if self.baseline is not None:
+            self.baseline.add(key[0], record, gathered.suites.get(record.suite))
         if record.status == "wrong" and self._settings.strict:
             self._wrong_tests.add(record.nodeid)
         self._wrong.keep(key[0], record)
@@ -383,7 +391,7 @@ class LLMSession:
         return StoreUse.of(str(store), records, started, "; ".join(self._store_problems) or None, flaws)
 
     def write(self, session: pytest.Session) -> None:
-        """Write the report with its gates. The exit code becomes 1 if it was 0 and a file cannot be written."""
+        """Write the baseline and the report. The exit code becomes 1 if it was 0 and one of them is not written."""
         if self.report is None:
             return
         self.report = dataclasses.replace(
@@ -394,6 +402,11 @@ class LLMSession:
         if session.exitstatus == pytest.ExitCode.USAGE_ERROR and not self._gathered.recorded:
             self.writer.discard()  # nothing ran: the report of an earlier run stays
             return
+        if self.baseline is not None:
+            self.baseline.write(self.report, self.absent)
+            if not self.baseline.is_written:
+                self.fail(session)
+                self.report = dataclasses.replace(self.report, exit_code=int(session.exitstatus))
         places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
         if not self.writer.write(self.report, places):
             self.fail(session)

@@ -95,6 +95,7 @@ class Settings:
     project_gate: tuple[GivenGate, ...] = ()
     baseline: Path | None = None
     project_baseline: Path | None = None
+    update_baseline: Literal["passed", "accept"] | None = None
     max_drop: tuple[Margin, ...] = ()
     gate_mode: GateMode = "significant"
     compare: Compare = "all"
@@ -117,7 +118,7 @@ class Settings:
     @property
     def asks_for_gates(self) -> bool:
         """Tell whether command line or environment ask for gates: they are decided without suites, too."""
-        return bool(self.gate) or self.baseline is not None or self.require_gates
+        return bool(self.gate) or self.require_gates or (self.baseline or self.update_baseline) is not None
 
     def specs_of(self, role: Role) -> tuple[ModelSpec, ...]:
         """Return the models that scorers ask in this role."""

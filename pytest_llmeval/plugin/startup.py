@@ -93,6 +93,10 @@ def _check(config: pytest.Config, settings: Settings) -> None:
     check_store(config, settings, is_run=is_run)
     if is_run and (settings.baseline is not None or settings.models):
         read_baseline(config, settings)
+    if is_run and settings.update_baseline is not None:
+        from pytest_llmeval.plugin.kept_baseline import BaselineWriter
+
+        BaselineWriter(config, settings).check()
     if is_run and settings.report:
         from pytest_llmeval.reporting.writers.formats import check_target
 

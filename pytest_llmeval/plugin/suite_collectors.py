@@ -26,7 +26,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteEr
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path
+from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path, is_first_run
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
@@ -361,7 +361,7 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     config = node.config
     settings = config.stash[settings_key]
     path = baseline_path(config, settings)
-    if path is None:
+    if path is None or is_first_run(config, settings):
         node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
         return suite, {}
     baseline = config.stash.get(baseline_key, None) or config.stash.get(_read_key, None)
@@ -374,7 +374,10 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
         raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
     replies = earlier_replies(baseline, found, suite)
     if all(reply.text is None and reply.problem is None for reply in replies.values()):
-        why = "it holds no reply to this suite's samples (--llm-report-records none writes none)"
+        keeps = "--llm-report-records none writes none"
+        if baseline.is_brief:
+            keeps = "--llm-update-baseline writes those of suites with this scorer, or with one of --llm-set"
+        why = f"it holds no reply to this suite's samples ({keeps})"
         raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
     samples = tuple(replace(sample, earlier=replies[sample.id]) for sample in suite.samples)
     return replace(suite, samples=samples), {REPLIES: replies_identity(baseline, found)}

@@ -40,6 +40,7 @@ __all__ = [
     "loading_text",
     "progress_text",
     "prompt_lines",
+    "write_baseline",
     "write_main_numbers",
     "write_paths",
     "write_summary",
@@ -102,6 +103,11 @@ def write_paths(terminal: Terminal, paths: Sequence[Path]) -> None:
     """Write where the report is; the page comes last, where a reader's eye and a terminal's link are."""
     for path in sorted(paths, key=lambda path: path.suffix.lower() == ".html"):
         _write_line(terminal, f"report: {printable(str(path))}", screen_width(), {})
+
+
+def write_baseline(terminal: Terminal, text: str, *, is_written: bool) -> None:
+    """Write what became of the baseline that the session was to leave."""
+    _write_line(terminal, f"baseline: {printable(text)}", screen_width(), {} if is_written else {"red": True})
 
 
 def _write_line(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:

@@ -20,6 +20,7 @@ from pytest_llmeval.types import JSON, EngineUse, ServerUse, Status, StoreFlaws
 __all__ = [
     "ANY_JSON_FIELDS",
     "NEW_REPLIES",
+    "NUM_DIGITS",
     "UNKNOWN_REPLIES",
     "Payload",
     "Record",
@@ -34,10 +35,13 @@ UNKNOWN_REPLIES, NEW_REPLIES = "unknown", "new"
 """``Record.kept_as`` if it is not known which replies a sample is about. If they are new, its own session asked for all
 that it can be about; else a store may have given replies of another session."""
 
+NUM_DIGITS = 16
+"""The digits of a sample's fingerprint that decide whether it is the same: a kept baseline has no others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The result of one sample. Its key in a report is (suite, model, id).
+    """The result of one sample. Its key in a report is (suite, model, id). A kept baseline says no ``nodeid``.
 
     ``prompt`` is text, a list of chat messages, a hash, or None, as ``--llm-report-prompts`` says. ``output`` is the
     model's text without its ``reasoning``; each is None if there is none. ``num_truncated`` of the sample's replies
@@ -64,7 +68,7 @@ class Record:
 
     suite: str
     id: str
-    nodeid: str
+    nodeid: str = ""
     status: Status
     model: str | None = None
     category: str | None = None
@@ -98,6 +102,12 @@ class Record:
     reasoning: str | None = None
     num_truncated: int = 0
     question_fingerprint: str | None = None
+
+    def is_same_sample(self, other: Record) -> bool:
+        """Tell whether both are known to be asked and judged in the same way, whatever the model."""
+        if self.fingerprint is None or other.fingerprint is None:
+            return False
+        return self.fingerprint[:NUM_DIGITS] == other.fingerprint[:NUM_DIGITS]
 
     @property
     def has_reasoning(self) -> bool:

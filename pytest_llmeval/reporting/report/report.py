@@ -360,12 +360,14 @@ class Report:
     when they are asked for; those of a session that is still to be written hold no texts. ``definitions`` say what the
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
     was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
-    ``use`` of those behind servers. ``store`` is None for a session without one.
+    ``use`` of those behind servers. ``store`` is None for a session without one. ``is_brief``: it is a baseline that
+    ``--llm-update-baseline`` wrote, and has what comparisons need and no more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
 
     schema: int = SCHEMA_VERSION
+    is_brief: bool = False
     created: str
     seconds: float
     exit_code: int
@@ -417,16 +419,12 @@ _SELECT = ("limit", "shard")
 def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
     """Return what was sent to one of ``Report.models`` or ``judges``, or None if it has no server or is damaged.
 
-    Unknown keys are left out: a later version may have more.
+    Earlier versions have fewer keys and later ones may have more; a brief report has only the authors of replies.
     """
     use = model.get("use")
     if not isinstance(use, Mapping):
         return None
-    try:
-        known = {"replicas": {}, "served_models": {}, "system_fingerprints": {}, **use}  # new since there were uses
-        return ServerUse(**{field.name: known[field.name] for field in fields(ServerUse)})
-    except KeyError:
-        return None
+    return ServerUse(**{field.name: use[field.name] for field in fields(ServerUse) if field.name in use})
 
 
 def definitions_of(suites: Iterable[SuiteReport]) -> dict[str, dict[str, JSON]]:

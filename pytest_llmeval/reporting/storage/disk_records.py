@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -54,7 +54,7 @@ def _validator() -> SchemaValidator:
     """
     hints = get_type_hints(Record)
     members = [
-        core_schema.dataclass_field(field.name, _with_default(field.default, _schema(field.name, hints)), kw_only=True)
+        core_schema.dataclass_field(field.name, _with_default(field, _schema(field.name, hints)), kw_only=True)
         for field in fields(Record)
         if field.name not in ANY_JSON_FIELDS
     ]
@@ -63,8 +63,10 @@ def _validator() -> SchemaValidator:
     return SchemaValidator(core_schema.list_schema(core_schema.dataclass_schema(Record, own, names, slots=True)))
 
 
-def _with_default(default: object, schema: CoreSchema) -> CoreSchema:
-    return schema if default is MISSING else core_schema.with_default_schema(schema, default=default)
+def _with_default(field: Field[Any], schema: CoreSchema) -> CoreSchema:
+    if field.default_factory is not MISSING:
+        return core_schema.with_default_schema(schema, default_factory=field.default_factory)
+    return schema if field.default is MISSING else core_schema.with_default_schema(schema, default=field.default)
 
 
 _OWN: Mapping[str, CoreSchema] = MappingProxyType({"details": _ANY_MAPPING})

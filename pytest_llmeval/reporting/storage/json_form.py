@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import cache
 from json.encoder import encode_basestring_ascii as _quoted
 from types import MappingProxyType, NoneType, UnionType
@@ -26,6 +26,7 @@ from pytest_llmeval.types import JSON
 __all__ = [
     "DamagedPart",
     "finite",
+    "head_of",
     "head_to_json",
     "part_from_json",
     "plain_schema",
@@ -33,6 +34,7 @@ __all__ = [
     "record_from_text",
     "record_to_json",
     "report_from_json",
+    "without_defaults",
 ]
 
 
@@ -228,8 +230,8 @@ def _with_nan(values: Mapping[str, float | None]) -> Mapping[str, float | None]:
 
 _OWN: Mapping[tuple[Any, str], CoreSchema] = MappingProxyType(
     {
-        (Record, "values"): core_schema.no_info_after_validator_function(
-            _with_nan, _schema(Mapping[str, float | None])
+        (Record, "values"): core_schema.with_default_schema(
+            core_schema.no_info_after_validator_function(_with_nan, _schema(Mapping[str, float | None])), default={}
         ),
         (Difference, "p_value"): core_schema.with_default_schema(
             _telling(
@@ -248,10 +250,17 @@ negative."""
 
 def head_to_json(report: Report) -> dict[str, JSON]:
     """Return all of the report but its records. A number that JSON cannot hold (an infinite loglikelihood) is null."""
-    return {name: finite(getattr(report, name)) for name in HEAD}
+    return {name: finite(value) for name, value in head_of(report).items()}
 
 
-HEAD = tuple(field.name for field in fields(Report) if field.name not in ("records", "altered"))
+def head_of(report: Report) -> dict[str, object]:
+    """Return all of the report but its records, by key: of a brief one only what has something to say."""
+    if report.is_brief:
+        return {"schema": report.schema, **without_defaults(replace(report, records=()))}
+    return {name: getattr(report, name) for name in _HEAD}
+
+
+_HEAD = tuple(field.name for field in fields(Report) if field.name not in ("is_brief", "records", "altered"))
 
 
 def record_to_json(record: Record) -> str:
@@ -309,6 +318,28 @@ def indented(value: object, margin: str) -> str:
         return _quoted(str(value))
     items = f",{inner}".join([f"{_quoted(str(name))}: {indented(item, inner)}" for name, item in members.items()])
     return f"{{{inner}{items}{margin}}}" if items else "{}"
+
+
+def without_defaults(value: Any) -> Any:
+    """Return a value with its dataclasses as mappings, without what a reader adds by itself.
+
+    A field is left out if it has its default, or is an empty list or mapping. So a default of these classes must not
+    change: in files that were written before, it stands for what was left out.
+    """
+    if isinstance(value, Mapping):
+        return {name: without_defaults(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_defaults(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    found = {
+        one.name: without_defaults(item)
+        for one in fields(value)
+        if (item := getattr(value, one.name)) != one.default and item not in ((), [], {})
+    }
+    if isinstance(value, SuiteReport):
+        return found.pop("info") | found.pop("summary") | found
+    return found
 
 
 @cache

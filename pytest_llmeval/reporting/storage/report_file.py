@@ -21,11 +21,13 @@ from pytest_llmeval.reporting.storage.atomic_write import atomic_path
 from pytest_llmeval.reporting.storage.disk_records import DECODER, DiskRecords, file_state, record_texts
 from pytest_llmeval.reporting.storage.journal import is_journal, read_journal
 from pytest_llmeval.reporting.storage.json_form import (
-    HEAD,
     DamagedPart,
+    finite,
+    head_of,
     indented,
     record_from_json,
     report_from_json,
+    without_defaults,
 )
 from pytest_llmeval.text.wording import describe
 
@@ -61,8 +63,7 @@ def _pieces(report: Report) -> Iterator[bytes]:
     """Yield the report as JSON, with a record on each line, and at the end the digest of all the rest."""
     digest = _Digest()
     yield b"{"
-    for name in HEAD:
-        value = getattr(report, name)
+    for name, value in head_of(report).items():
         yield f"\n {_quoted(name)}: ".encode("ascii")
         if isinstance(value, list | tuple) and value:  # suites, one at a time: there may be thousands
             digest.begin_list(name)
@@ -78,11 +79,15 @@ def _pieces(report: Report) -> Iterator[bytes]:
             yield f"{text},".encode("ascii")
     yield b'\n "records": ['
     digest.begin_list("records")
-    for place, line in enumerate(record_texts(report.records)):
+    for place, line in enumerate((_brief_texts if report.is_brief else record_texts)(report.records)):
         digest.add_item(line)
         yield (b",\n  " if place else b"\n  ") + line
     digest.end_list()
     yield f'\n ],\n "digest": "{digest.hexdigest()}"\n}}\n'.encode("ascii")
+
+
+def _brief_texts(records: Sequence[Record]) -> Iterator[bytes]:
+    return (_compact(finite(without_defaults(record))) for record in records)
 
 
 class _Digest:

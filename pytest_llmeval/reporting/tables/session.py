@@ -66,7 +66,12 @@ def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
 
 
 def incomplete_texts(report: Report) -> Iterator[str]:
-    """Say why the numbers are not those of the whole session: a selection, an early end. Not yet ``printable``."""
+    """Say what the report lacks of the whole session: a selection, an early end, a kept baseline. Not ``printable``."""
+    if report.is_brief:
+        yield (
+            "a baseline of --llm-update-baseline: it has the metrics that are compared, and no texts, categories, "
+            "tokens, times, gates or options"
+        )
     if by := ", ".join(report.selected.by):
         yield f"a selection ({by}): these numbers cover only what was selected"
     if report.stopped:

@@ -144,8 +144,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
         yield from ("", *timing)
     for text in store_texts(report):
         yield from wrapped_lines(printable(text), width=width)
-    yield from server_texts(report.models)
-    yield from server_texts(report.judges)
+    for models in () if report.is_brief else (report.models, report.judges):
+        yield from server_texts(models)
     yield from engine_texts(report.suites, names)
     if report.gates:
         yield ""

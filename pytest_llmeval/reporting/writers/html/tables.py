@@ -260,12 +260,12 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
             yield PageTable(
                 title=title, headers=("name", "what is known of it"), rows=rows, align=["left"] * 2, is_folded=True
             )
+    asked = () if report.is_brief else (report.models, report.judges)
     lines = [
         *speed_texts(report),
         *engine_texts(report.suites, names),
         *store_texts(report),
-        *server_texts(report.models),
-        *server_texts(report.judges),
+        *(text for models in asked for text in server_texts(models)),
     ]
     if lines:
         rows = [_printable_cells(line) for line in lines]
