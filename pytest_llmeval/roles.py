@@ -62,7 +62,7 @@ _TABLE = (
         name="embedder",
         method="embed",
         task="gives the embeddings of texts",
-        asked_when="a suite's scorer compares texts by their meaning",
+        asked_when="a suite's scorer compares texts by their meaning (similarity, rag)",
     ),
 )
 

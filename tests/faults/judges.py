@@ -12,9 +12,11 @@ from typing import Any
 
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
+from pytest_llmeval.scorers.similarity import SimilaritySettings
+from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.scoring.filters import FILTERS
 
-__all__ = ["PYTHON_SCORERS", "Judge", "judges"]
+__all__ = ["PYTHON_SCORERS", "Judge", "asks_a_model", "judges"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,6 +424,11 @@ _GENERIC: Sequence[tuple[Mapping[str, Any], str]] = ((_CITY, "Qaanaaq"), (_NUMBE
 """What a scorer without an entry of its own is tried with."""
 
 
+def asks_a_model(settings: type[ScorerSettings]) -> bool:
+    """Tell whether a scorer with such settings asks another model about a reply."""
+    return issubclass(settings, (JudgedSettings, SimilaritySettings))
+
+
 def judges() -> list[Judge]:
     """All of them, those of filters, epochs and Python scorers included."""
     return list(_all())
@@ -429,7 +436,7 @@ def judges() -> list[Judge]:
 
 def _all() -> Iterator[Judge]:
     for name, settings in SCORERS.items():
-        if issubclass(settings, JudgedSettings):  # which ask a model: tests/servers/test_judge_faults.py
+        if asks_a_model(settings):  # tests/servers/test_judge_faults.py
             continue
         yield from _SCORERS.get(name, ()) or _generic(name)
     for name in FILTERS:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.scorers import SCORERS
-from pytest_llmeval.scorers.judging.judged_scorer import JudgedSettings
 from pytest_llmeval.scoring.filters import FILTERS
 from tests.faults import hostile_replies
 from tests.faults.hostile_replies import Case, judge_pair, judge_session
 from tests.faults.hostile_session import case_random
-from tests.faults.judges import Judge, judges
+from tests.faults.judges import Judge, asks_a_model, judges
 from tests.faults.replies import KINDS, MARKER, draw_reply
 
 JUDGE = Judge(name="number", suite={"score": "number"}, sample={"target": 1}, right="1")
@@ -35,7 +34,7 @@ def problems(record: dict[str, Any] | None = None, end: dict[str, Any] | None = 
 
 def test_every_scorer_and_filter_is_there_and_cases_stay_the_same() -> None:
     names = {judge.name for judge in judges()}
-    asking = {name for name, settings in SCORERS.items() if issubclass(settings, JudgedSettings)}
+    asking = {name for name, settings in SCORERS.items() if asks_a_model(settings)}
     assert set(SCORERS) - asking <= names
     assert {f"filter:{name}" for name in FILTERS} <= names
     some = hostile_replies.cases_of(3, 150)

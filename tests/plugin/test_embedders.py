@@ -15,6 +15,9 @@ ALONE = ("-p", "no:xdist")
 JUDGE = "--llm-judge=python:my_embedder:Judge"
 REPORT = "--llm-report=report.json"
 BOTH_SUITE = CLOSE_SUITE.replace("score: close", "score: both")
+SIMILARITY_SUITE = CLOSE_SUITE.replace("score: close", "score: {similarity: {pass: 0.8}}").replace(
+    "target: a}", "target: [b, a]}"
+)
 
 
 @pytest.fixture
@@ -103,7 +106,8 @@ def test_a_conftest_gives_the_embedder(project: pytest.Pytester, workers: list[s
 
 
 @pytest.mark.parametrize(
-    ("suite", "given", "lacking"), [(CLOSE_SUITE, JUDGE, "embedder"), (BOTH_SUITE, EMBEDDER, "judge")]
+    ("suite", "given", "lacking"),
+    [(CLOSE_SUITE, JUDGE, "embedder"), (BOTH_SUITE, EMBEDDER, "judge"), (SIMILARITY_SUITE, JUDGE, "embedder")],
 )
 def test_without_one_of_its_roles_a_suite_does_not_run(
     project: pytest.Pytester, workers: list[str], suite: str, given: str, lacking: str
@@ -278,3 +282,37 @@ def test_an_option_that_a_conftest_has_replaced_is_told_of(
     assert result.ret == 0
     words = "--llm-embedder python:my_embedder:Embedder is not asked: a conftest.py has the fixture llm_embedder"
     assert (words in result.stdout.str()) == is_given
+
+
+def test_a_reply_is_right_where_it_is_close_to_a_target(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", close=SIMILARITY_SUITE)
+    result = project.runpytest(
+        *workers, EMBEDDER, REPORT, "--llm-show-wrong=1", "--llm-gate=similarity >= 0.5", "close.yaml"
+    )
+    assert result.ret == 0, result.stdout.str()
+    records = records_of(project.path)
+    assert {key: one["status"] for key, one in records.items()} == {"c1": "correct", "c2": "correct", "c3": "wrong"}
+    assert {key: one["values"]["similarity"] for key, one in records.items()} == RIGHT
+    metrics = report_of(project.path)["suites"][0]["metrics"]
+    assert (metrics["accuracy"]["value"], metrics["similarity"]["value"]) == pytest.approx((2 / 3, 0.6))
+    result.stdout.fnmatch_lines(["*verdict: *embeddings: b, 0*"])
+
+
+def test_a_mean_of_cosines(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", close=SIMILARITY_SUITE.replace("{similarity: {pass: 0.8}}", "similarity"))
+    result = project.runpytest(*workers, EMBEDDER, REPORT, "close.yaml")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["suite *similarity*", "close *0.600*"])
+    assert {record["status"] for record in records_of(project.path).values()} == {"scored"}
+    assert "accuracy" not in report_of(project.path)["suites"][0]["metrics"]
+
+
+def test_similarity_by_another_embedder_is_another_number(project: pytest.Pytester, workers: list[str]) -> None:
+    project.makefile(".yaml", close=SIMILARITY_SUITE)
+    assert project.runpytest(*workers, EMBEDDER, "--llm-report=before.json", "close.yaml").ret == 0
+    baseline = "--llm-baseline=before.json"
+    result = project.runpytest(*workers, f"{EMBEDDER}?weights=2", baseline, "close.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*another judge: 'the embedder python:my_embedder:Embedder (test, *"])
+    project.makefile(".yaml", close=SIMILARITY_SUITE.replace("0.8", "0.9"))
+    assert project.runpytest(*workers, EMBEDDER, baseline, "close.yaml").ret == 1, "another pass is another scorer"

@@ -239,6 +239,7 @@ _DEFINITIONS = (
     _gain("faithfulness_ragas", "mean", "Faithfulness, with one verdict on all claims of an answer, as ragas asks."),
     _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
     _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
+    _cosine("similarity", "Mean cosine of the embeddings of the reply and of its nearest target: 1 is perfect."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect.", in_terminal=False),
     _gain("rr", "mean", "Mean reciprocal rank of the first relevant document (MRR): 1 is perfect."),

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_llmeval.scorers.judging.rag_verdicts import average_precision, cosine, share
+from pytest_llmeval.scorers.judging.embeddings import cosine
+from pytest_llmeval.scorers.judging.rag_verdicts import average_precision, share
 
 VERDICTS = st.lists(st.booleans(), max_size=30)
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False).filter(lambda number: number == 0 or abs(number) > 1e-3)
