@@ -57,6 +57,7 @@ SERVER_ARGS: Mapping[str, str] = MappingProxyType(
         "tokenizer": "hub id or folder of the model's tokenizer, for exact token ids",
         "dialect": f"how the server is asked, where that is not found out: {', '.join(DIALECTS)}",
         "max_connections": "how many requests the server is given at once",
+        "requests_per_minute": "how many requests the server is sent in a minute",
         "timeout": "seconds that a reply may take",
         "extra_body": 'JSON mapping added to every request, such as {"top_k": 1}',
         "max_length": "tokens of context to use, where that is not all that the server has",
@@ -84,12 +85,14 @@ class Endpoint:
     """One server.
 
     ``url`` is the root of its API (``http://localhost:8000/v1``), without a slash at its end, credentials or a query.
-    ``max_connections`` None leaves the number of requests at once to the dialect.
+    ``max_connections`` None leaves the number of requests at once to the dialect; ``requests_per_minute`` None bounds
+    none.
     """
 
     url: str
     api_key_env: str | None = None
     max_connections: int | None = None
+    requests_per_minute: int | None = None
     protocol: Literal["openai", "anthropic"] = "openai"
     """The API whose headers carry the key: ``Authorization: Bearer``, or ``x-api-key`` with ``anthropic-version``."""
 
@@ -123,6 +126,7 @@ def parse_argument(key: str, text: str, where: str) -> Any:
         "api_key_env": _variable_name,
         "dialect": _dialect,
         "max_connections": _count,
+        "requests_per_minute": _count,
         "max_length": _count,
         "timeout": _seconds,
         "extra_body": _mapping,
@@ -219,17 +223,20 @@ def _base_url(key: str, text: str, where: str) -> str:
 
 
 def parse_endpoint(text: str, where: str) -> Endpoint:
-    """Return the endpoint that ``URL,api_key_env=NAME,max_connections=N`` names. Raises ``OptionError``."""
+    """Return the endpoint that ``URL,api_key_env=NAME,max_connections=N,requests_per_minute=N`` names. Raises
+    ``OptionError``.
+    """
     url, *parts = text.split(",")
     own: dict[str, Any] = {}
     for part in parts:
         name, equals, value = part.partition("=")
         name = name.strip()
-        known = ("api_key_env", "max_connections")
+        known = ("api_key_env", "max_connections", "requests_per_minute")
         if not equals or name not in known:
             near = nearest(name, known) if equals else None
             hint = f"; did you mean {near}?" if near else ""
-            raise OptionError(f"{where}: expected URL,api_key_env=NAME,max_connections=N; found another part{hint}")
+            expected = "URL,api_key_env=NAME,max_connections=N,requests_per_minute=N"
+            raise OptionError(f"{where}: expected {expected}; found another part{hint}")
         if name in own:
             raise OptionError(f"{where}: {name} is given twice for one URL")
         own[name] = parse_argument(name, value, where)
@@ -336,8 +343,8 @@ class ServerArguments:
         """Make the arguments from values as ``parse_argument`` returns them; ``endpoints`` are those beside
         ``base_url``'s.
 
-        ``api_key_env`` and ``max_connections`` count for each endpoint that has none of its own. Raises
-        ``OptionError`` for an endpoint that is given twice; one address with two keys is two endpoints.
+        ``api_key_env``, ``max_connections`` and ``requests_per_minute`` count for each endpoint that has none of its
+        own. Raises ``OptionError`` for an endpoint that is given twice; one address with two keys is two endpoints.
         """
         listed = [*endpoints, *(parse_endpoint(url, shown) for url in given.get("base_url", ()))]
         dialect = given.get("dialect", dialect)
@@ -362,6 +369,7 @@ def _completed(endpoint: Endpoint, given: Mapping[str, Any], dialect: str | None
         endpoint,
         api_key_env=endpoint.api_key_env or given.get("api_key_env") or _WELL_KNOWN.get(endpoint.host),
         max_connections=endpoint.max_connections or given.get("max_connections"),
+        requests_per_minute=endpoint.requests_per_minute or given.get("requests_per_minute"),
         protocol="anthropic" if dialect == "anthropic" or endpoint.host == _ANTHROPIC else endpoint.protocol,
     )
 

@@ -274,8 +274,9 @@ OPTIONS: tuple[Option, ...] = (
         help="How the model is loaded: peft=FOLDER, quantization_config={…}, device_map=auto, tokenizer=ID, "
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. How a server is asked: base_url=URL "
         "(several share the work), api_key_env=VARIABLE, dialect=NAME, tokenizer=ID, max_connections=N, "
-        "timeout=SECONDS, extra_body={…}, max_length=N, max_tokens_field=NAME, price_in=PRICE, price_out=PRICE. "
-        "max_connections, timeout and prices hold for Python functions too. Can be given several times.",
+        "requests_per_minute=N, timeout=SECONDS, extra_body={…}, max_length=N, max_tokens_field=NAME, price_in=PRICE, "
+        "price_out=PRICE. max_connections, timeout and prices hold for Python functions too. Can be given several "
+        "times.",
     ),
     Option(
         name="set",

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-_SERVER_OPERATION = ("timeout", "max_connections", "price_in", "price_out", "api_key_env")
+_SERVER_OPERATION = ("timeout", "max_connections", "requests_per_minute", "price_in", "price_out", "api_key_env")
 PYTHON_OPERATION = ("concurrency", "timeout", "shown", "max_connections", "price_in", "price_out")
 """Arguments that say how a model is asked or shown, and decide none of its replies."""
 

@@ -43,6 +43,7 @@ PLAIN = {
     "http://h:1/v1?timeout=5&tokenizer=gpt2&price_in=3&price_out=4": "http://h:1/v1?tokenizer=gpt2",
     "http://h:1/v1?max_connections=2#org/x": "http://h:1/v1#org/x",
     "http://h:1/v1#org/x?api_key_env=MY_KEY": "http://h:1/v1#org/x",
+    "http://h:1/v1?requests_per_minute=60&dialect=vllm": "http://h:1/v1?dialect=vllm",
     "http://h:1/v1?model=x&t%69meout=5": "http://h:1/v1?model=x",
     "http://h:1/v1?base_url=http://two:2/v1,max_connections=3&dialect=vllm": "http://h:1/v1?dialect=vllm",
     "openai:gpt-5-mini?timeout=5": "openai:gpt-5-mini",

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -165,7 +165,8 @@ class StubServer:
     tokens (Ollama's ``num_ctx``). ``elsewhere`` is where ``redirect`` sends to. ``keep`` False keeps no requests.
     ``says`` makes the text of a chat's reply from its request's body, where that begins with a system message;
     ``embeds`` the reply to a request for embeddings from its texts and the right reply. ``serves`` makes fields of a
-    reply to a question (``model``, ``system_fingerprint``) from its request's body.
+    reply to a question (``model``, ``system_fingerprint``) from its request's body. ``says_left`` are headers of each
+    reply to a question.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class StubServer:
         says: Callable[[dict[str, Any]], str] | None = None,
         embeds: Callable[[list[str], dict[str, Any]], Any] | None = None,
         serves: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        says_left: Mapping[str, str] | None = None,
     ) -> None:
         self.faults = parse_faults(faults)
         self.delay_s = delay_s
@@ -200,6 +202,7 @@ class StubServer:
         self._says = says
         self._embeds = embeds
         self._serves = serves
+        self._says_left = says_left or {}
         self.wire = WIRES[dialect](numbers, name=name, max_length=max_length, key=key, **settings)
         self._record = _Record(keep)
         self._on_death = on_death
@@ -312,14 +315,16 @@ class StubServer:
                 self._record.askings[hashlib.sha256(raw).digest()] += 1
             hit = {name for name in self.faults if self._hits(name, raw, attempt)}
             time.sleep(self.delay_s + self.faults.get("slow", 0.0))
-        status, more, payload = 200, dict[str, str](), None
+        status, payload = 200, None
+        more = {**self._says_left} if is_question else {}
         try:
             self._refuse(hit, headers)
             payload = self._payload(method, path, headers, _parsed(raw))
             if is_question and self._serves is not None:
                 payload |= self._serves(_parsed(raw))
         except Refused as refused:
-            status, more, payload = refused.status, refused.headers, refused.payload
+            status, payload = refused.status, refused.payload
+            more |= refused.headers
         except (KeyError, TypeError, ValueError, IndexError) as error:
             status, payload = 400, self.wire.error(400, f"{type(error).__name__}: {error}").payload
         is_text = isinstance(payload, str)

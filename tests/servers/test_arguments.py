@@ -89,12 +89,13 @@ def test_a_key_goes_to_its_own_host_only(
 
 def test_replicas() -> None:
     text = (
-        "http://a:1?base_url=http://b:2,api_key_env=B_KEY&base_url=http://c:3,max_connections=3&api_key_env=COMMON_ENV"
+        "http://a:1?base_url=http://b:2,api_key_env=B_KEY&base_url=http://c:3,max_connections=3,requests_per_minute=9"
+        "&api_key_env=COMMON_ENV&requests_per_minute=50"
     )
     assert arguments_of(text).endpoints == (
-        Endpoint(url="http://a:1/v1", api_key_env="COMMON_ENV"),
-        Endpoint(url="http://b:2/v1", api_key_env="B_KEY"),
-        Endpoint(url="http://c:3/v1", api_key_env="COMMON_ENV", max_connections=3),
+        Endpoint(url="http://a:1/v1", api_key_env="COMMON_ENV", requests_per_minute=50),
+        Endpoint(url="http://b:2/v1", api_key_env="B_KEY", requests_per_minute=50),
+        Endpoint(url="http://c:3/v1", api_key_env="COMMON_ENV", max_connections=3, requests_per_minute=9),
     )
     assert urls(arguments_of("openai:x", "base_url=http://a", "base_url=http://b")) == ["http://a/v1", "http://b/v1"]
     with pytest.raises(OptionError, match=r"the server http://a/v1 is given twice, .* or with another api_key_env"):
@@ -178,6 +179,13 @@ def test_ollama_host(host: str, url: str, monkeypatch: pytest.MonkeyPatch) -> No
         ("http://h?base_url=http://g,api_key=X", "expected URL,api_key_env=NAME,max_connections=N"),
         ("http://h?base_url=http://g,max_connections=0", "max_connections: found '0', expected a whole number"),
         ("http://h?max_connections=2.5", "found '2.5', expected a whole number, 1 or more"),
+        (
+            "http://h?requests_per_minute=0",
+            "requests_per_minute: found '0', expected a whole number, 1 or more",
+        ),
+        ("http://h?requests_per_minute=0.5", "requests_per_minute: found '0.5', expected a whole number"),
+        ("http://h?request_per_minute=5", "no argument 'request_per_minute'; did you mean 'requests_per_minute'?"),
+        ("http://h?base_url=http://g,requests_per_minute=x", "requests_per_minute: found 'x', expected a whole number"),
         ("http://h?timeout=0", "found '0', expected a number of seconds above 0"),
         ("http://h?timeout=inf", "found 'inf', expected a number of seconds"),
         ("http://h?timeout=-1", "expected a number of seconds above 0"),

@@ -40,6 +40,7 @@ from pytest_llmeval.models.servers.connections import (
     retry_after_s,
     status_within,
 )
+from pytest_llmeval.models.servers.rates import BETWEEN_LINES_S, LONG_WAIT_S, Turns, allowance_in, turns_for
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 
@@ -55,8 +56,6 @@ TOTAL_S: Final = 600.0
 LONGEST_RETRY_AFTER_S: Final = 120.0
 """The longest wait, in seconds, that a server's ``Retry-After`` can ask for."""
 _BASE_DELAY_S = 0.5
-_LONG_WAIT_S, _BETWEEN_LINES_S = 10.0, 60.0
-"""The shortest wait that is said in the log when a server asks for it, and the time until another is said."""
 _MOST_GIVEN_UP = 32
 """Requests in a row that were given up after all tries, before the server counts as ended."""
 _LONGEST_TEXT = 2000
@@ -122,17 +121,20 @@ class Client:
     """Talks to one endpoint. All methods run on the event loop of ``loop``.
 
     ``limit`` is how many requests may be open, by default that of the host, which the processes of a session share
-    through the folder ``shared``; dialects set its width. ``sleep``, the clocks and ``jitter`` (a number
-    from 0 to 1) stand in for time and luck in tests.
+    through the folder ``shared``; dialects set its width. ``turns`` says when the next request may be sent; by default
+    those of host and key, shared as well. ``model`` is the name by which hosted APIs count requests. ``sleep``, the
+    clocks and ``jitter`` (a number from 0 to 1) stand in for time and luck in tests.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         *,
+        model: str = "",
         timeout_s: float = DEFAULT_TIMEOUT_S,
         get_timeout_s: float = GET_TIMEOUT_S,
         limit: Limit | None = None,
+        turns: Turns | None = None,
         shared: Path | None = None,
         environ: Mapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -144,6 +146,8 @@ class Client:
         self.endpoint = endpoint
         self.usage = Usage()
         self.limit = limit or limit_for(endpoint, shared)
+        self.turns = turns or turns_for(endpoint, shared)
+        self._model = model
         self._timeout_s, self._get_timeout_s = timeout_s, get_timeout_s
         key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
         self._is_telling = is_secret_value(key) or (
@@ -189,15 +193,24 @@ class Client:
         raises at once.
         """
         async with self.limit.slot() as ticket:
-            wanted = body() if callable(body) else body
+            wanted = await self.turns.turn(lambda: self._made(body), self._model)
             if wanted is None:
                 return TimedReply({}, seconds=0.0)
             content = json.dumps(wanted, separators=(",", ":")).encode()
             self.usage.num_requests += 1
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
+            is_again = False
+
+            async def attempt() -> TimedReply:
+                nonlocal is_again
+                if is_again:
+                    await self.turns.turn(lambda: self._made(wanted), self._model, is_again=True)
+                is_again = True
+                return await self._post(path, content, ticket)
+
             try:
-                found = await self._repeat(lambda: self._post(path, content, ticket), tries or NUM_TRIES)
+                found = await self._repeat(attempt, tries or NUM_TRIES)
             except (ModelStopped, Unreachable) as error:
                 if is_optional and isinstance(error, ModelStopped) and error.status in (401, 403, 404):
                     raise RequestRefused(str(error)) from None
@@ -221,6 +234,10 @@ class Client:
         found = self._failure_in(reply)
         return found.error if isinstance(found, _Temporary) else found
 
+    def _made(self, body: Mapping[str, JSON] | Callable[[], Mapping[str, JSON] | None]) -> Mapping[str, JSON] | None:
+        self._check_has_not_ended()  # or the requests of a model that has stopped would wait for their turns
+        return body() if callable(body) else body
+
     # One try
 
     async def _get(self, path: str, timeout_s: float | None) -> Reply:
@@ -240,6 +257,8 @@ class Client:
         started = time.perf_counter()
         with self.watch.open():
             reply = await self._exchange("POST", path, content, None)
+        allowance = allowance_in(reply.headers, self._wall_clock())
+        self.turns.told(allowance, self.usage.num_in_flight - 1, self._model)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
             self._num_given_up = 0
@@ -330,7 +349,7 @@ class Client:
         """Say in the log how long a server wants us to wait: from outside, a session that waits seems to hang."""
         now = self._clock()
         asked_s = problem.retry_after_s or 0.0
-        if asked_s >= _LONG_WAIT_S and (self._told_at is None or now - self._told_at >= _BETWEEN_LINES_S):
+        if asked_s >= LONG_WAIT_S and (self._told_at is None or now - self._told_at >= BETWEEN_LINES_S):
             self._told_at = now
             _log.warning("%s; Retry-After is %s s, trying again in %.0f s", problem.error, f"{asked_s:,.0f}", delay_s)
 

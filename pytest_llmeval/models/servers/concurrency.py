@@ -10,7 +10,6 @@ import asyncio
 import errno
 import hashlib
 import ipaddress
-import json
 import mmap
 import os
 import random
@@ -26,6 +25,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.servers.shared import SharedValue
 
 __all__ = [
     "AdaptiveLimit",
@@ -149,33 +149,16 @@ class Width:
     episode: int = 0
 
 
-class FileWidth:
-    """The width of one limit in a small JSON file, which processes change under a lock."""
+class FileWidth(SharedValue[Width]):
+    """The width of one limit, in a folder that processes share."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / "width.json"
+        super().__init__(folder / "width.json", _width_of, lambda width: [width.value, width.episode])
 
-    def read(self, known: Width) -> Width:
-        """Return the present width; ``known`` if it cannot be read."""
-        try:
-            value, episode = json.loads(self._path.read_bytes())
-            return Width(float(value), int(episode))
-        except (OSError, ValueError, TypeError):
-            return known
 
-    def change(self, known: Width, changed: Callable[[Width], Width]) -> Width:
-        """Put ``changed`` of the present width in its place, and return it."""
-        from filelock import FileLock
-
-        with FileLock(self._path.with_suffix(".lock"), thread_local=False):
-            before = self.read(known)
-            after = changed(before)
-            if after != before or not self._path.exists():
-                written = self._path.with_suffix(f".{os.getpid()}")
-                written.write_text(json.dumps([after.value, after.episode]))
-                os.replace(written, self._path)
-        return after
+def _width_of(found: Any) -> Width:
+    value, episode = found
+    return Width(float(value), int(episode))
 
 
 OWN_SERVER_WIDTH = 64

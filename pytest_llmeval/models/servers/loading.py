@@ -242,7 +242,7 @@ def load_server(name: str, arguments: ServerArguments, role: Role | None = None)
     clients: list[Client] = []
     try:
         clients += [
-            Client(endpoint, timeout_s=arguments.timeout_s, shared=arguments.shared_folder)
+            Client(endpoint, model=arguments.model or "", timeout_s=arguments.timeout_s, shared=arguments.shared_folder)
             for endpoint in arguments.endpoints
         ]
         if len(clients) > 1:
