@@ -53,11 +53,11 @@ def say_raw(line: str) -> None:
         sys.stderr.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
 
 
-def write_new(text: str | Iterable[str], path: Path | None) -> None:
+def write_new(text: str | Iterable[str], path: Path | None, *, is_json: bool = False) -> None:
     """Write a file that a user goes on to edit, as ``write_file`` does; raise ``LLMEvalError`` if it exists."""
     if path is not None and path.exists():
         raise LLMEvalError(f"{path} exists already; remove it, or name another file with --output")
-    write_file(text, path)
+    write_file(text, path, is_json=is_json)
 
 
 def write_file(text: str | Iterable[str], path: Path | None, *, is_json: bool = False) -> None:

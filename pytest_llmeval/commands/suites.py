@@ -9,12 +9,16 @@ import json
 import os
 import shlex
 import textwrap
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.output import write_new, write_out
+from pytest_llmeval.commands.output import counted, say, write_new, write_out
 from pytest_llmeval.errors import LLMEvalError
+
+if TYPE_CHECKING:
+    from pytest_llmeval.data.traces import TraceRows
 
 __all__ = ["add_parsers"]
 
@@ -188,18 +192,57 @@ def _schema(options: argparse.Namespace) -> int:
 def _add_convert(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
-        help="write an lm-eval task file as a suite of our own format",
+        help="write an lm-eval task file as a suite of our own format, or traces as rows of a data set",
         description="Write an lm-eval task file as a suite of our own format. Paths of data files are relative to the "
-        "folder of the suite file; with standard output, to the task file's folder: save the suite there.",
+        "folder of the suite file; with standard output, to the task file's folder: save the suite there. With --from "
+        "otel: write exported traces of OpenTelemetry (OTLP as JSON Lines, or what the Python SDK's console exporters "
+        "write) as JSON Lines, a row for each answer of a model.",
     )
-    parser.add_argument("task", type=Path, help="lm-eval's task file (.yaml)")
-    parser.add_argument("-o", "--output", type=Path, help="the suite file; without it, standard output")
+    parser.add_argument("file", type=Path, help="lm-eval's task file (.yaml), or a file of traces")
+    parser.add_argument(
+        "--from", dest="form", choices=("lm_eval", "otel"), default="lm_eval", help="what FILE is; default: lm_eval"
+    )
+    parser.add_argument("-o", "--output", type=Path, help="the file to write; without it, standard output")
     parser.set_defaults(run=_convert)
 
 
 def _convert(options: argparse.Namespace) -> int:
+    if options.form == "otel":
+        return _convert_traces(options)
     from pytest_llmeval.suites.lm_eval.load import convert
 
-    text = convert(options.task, None if options.output is None else options.output.parent)
+    text = convert(options.file, None if options.output is None else options.output.parent)
     write_new(text, options.output)
     return 0
+
+
+def _convert_traces(options: argparse.Namespace) -> int:
+    from pytest_llmeval.data.files import Source
+    from pytest_llmeval.data.traces import TraceRows
+
+    output: Path | None = options.output
+    if output is not None and output.suffix != ".jsonl":
+        raise LLMEvalError(f"--output {output}: traces become rows, expected a name that ends in .jsonl")
+    rows = TraceRows(Source(options.file, str(options.file)))
+
+    def lines() -> Iterator[str]:
+        for row in rows:
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+        if not rows.num_rows:
+            found = (
+                f"found no row in {counted(rows.num_spans, 'span')}{_left_out(rows)}"
+                if rows.num_spans
+                else ("found no span, expected OTLP as JSON Lines, or what the Python SDK's console exporters write")
+            )
+            raise rows.source.error(found)
+
+    write_new(lines(), output, is_json=True)
+    say("convert", f"{counted(rows.num_rows, 'row')} of {counted(rows.num_spans, 'span')}{_left_out(rows)}")
+    return 0
+
+
+def _left_out(rows: TraceRows) -> str:
+    """Return what has no place in the rows, as the end of a sentence."""
+    spans = ", ".join(f"{number:,} {reason}" for reason, number in rows.left_out.most_common())
+    lost = ", ".join(f"{what} ({number:,})" for what, number in rows.lost.most_common())
+    return (f"; spans left out: {spans}" if spans else "") + (f"; also left out: {lost}" if lost else "")

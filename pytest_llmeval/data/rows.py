@@ -23,7 +23,19 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.wording import Keys, describe, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["FORMATS", "Binary", "NoColumnError", "Row", "column_value", "format_of", "read_rows", "rows_of_batch"]
+__all__ = [
+    "FORMATS",
+    "JSON_DECODER",
+    "MAX_DATA_BYTES",
+    "Binary",
+    "NoColumnError",
+    "Row",
+    "column_value",
+    "format_of",
+    "parse_json",
+    "read_rows",
+    "rows_of_batch",
+]
 
 _BATCH_ROWS = 64
 """The rows of a batch: few, as a batch is in memory as a whole, and a value that is in the file once can be that of
@@ -289,7 +301,7 @@ def _read_json(
     of_ids: bool,
     is_row: Callable[[Mapping[str, JSON]], bool] | None,
 ) -> Iterator[Row]:
-    value = _parse_json(file.source, file.text(), None)
+    value = parse_json(file.source, file.text(), None)
     key = _EACH if of_ids and key is None and isinstance(value, dict) else key
     if key is None and is_row is not None and len(keys := list(_keys_of_rows(value, is_row))) == 1:
         key = keys[0]
@@ -423,15 +435,15 @@ def _no_constant(name: str) -> JSON:
     raise _JSONProblem(f"found {name}, which is not JSON; expected a number or null")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+JSON_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
 
 
-def _parse_json(source: Source, text: str, line: int | None) -> JSON:
+def parse_json(source: Source, text: str, line: int | None) -> JSON:
     """Return the value of a JSON text. ``line`` is that of a JSONL row; None for a whole file, whose errors then have
     lines of their own.
     """
     try:
-        value: JSON = _DECODER.decode(text)
+        value: JSON = JSON_DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise source.error(
             f"is not JSON: {error.msg} (column {error.colno}), near {quoted(_near(text, error.pos))}",
@@ -463,7 +475,7 @@ def _read_jsonl(file: _File) -> Iterator[Row]:
         for number, data in enumerate(lines, 1):
             line = decode(file.source, data, number)
             if line and not line.isspace():
-                yield file.row(_parse_json(file.source, line.rstrip("\n"), number), index, number)
+                yield file.row(parse_json(file.source, line.rstrip("\n"), number), index, number)
                 index += 1
 
 
