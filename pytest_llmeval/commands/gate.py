@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_llmeval.commands.output import check_no_input, say, say_raw, write_file
 from pytest_llmeval.data.garbage import without_collection
+from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = ["add_parsers"]
 
 
 _MODES = ("significant", "margin", "non-inferior")
-_COMPARISON_OPTIONS = ("max_drop", "gate_mode", "compare", "alpha")
+_COMPARISON_OPTIONS = ("max_drop", "gate_mode", "compare", "alpha", "baseline_last")
 _MAX_SHOWN = 60
 """The number of characters of suites' names that a message shows."""
 
@@ -93,7 +94,20 @@ def _add_gate(commands: Any) -> None:
         help="a gate: 'boolq: accuracy >= 0.6', or 'ci_low(accuracy) > 0.5' for every suite with the metric; "
         "can be repeated",
     )
-    _add_option(parser, "--baseline", type=Path, help="an earlier report (.json) to compare with")
+    _add_option(
+        parser,
+        "--baseline",
+        type=Path,
+        help="an earlier report (.json) to compare with; a pattern such as 'runs/*.json': the mean of the last ones, "
+        "and the oldest",
+    )
+    _add_option(
+        parser,
+        "--baseline-last",
+        type=_parsed_by("gates.options:parse_number_of_reports"),
+        metavar="K",
+        help="how many of several baselines the mean is of; default 5",
+    )
     _add_baseline_options(parser)
     _add_output_options(parser)
     parser.set_defaults(run=_gate, wrong_call=parser.error)
@@ -101,20 +115,37 @@ def _add_gate(commands: Any) -> None:
 
 def _gate(options: argparse.Namespace) -> int:
     from pytest_llmeval.gates.decide import decide_saved, read_verified
+    from pytest_llmeval.gates.earlier_reports import read_earlier
 
     if options.baseline is None and (used := _used_baseline_options(options)):
         options.wrong_call(f"{used[0]} applies to a comparison only: name the other report with --baseline")
-    inputs = [options.report, *([] if options.baseline is None else [options.baseline])]
-    check_no_input(options.output, inputs)
+    paths = [] if options.baseline is None else _baselines(options.baseline, options.report)
+    check_no_input(options.output, [options.report, *paths])
     with without_collection():
         report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
-        baseline = None if options.baseline is None else read_verified(options.baseline)
-        results = decide_saved(report, _gate_options(options, compares=baseline is not None), baseline)
+        until = report.created if len(paths) > 1 else None
+        earlier = read_earlier(paths, options.baseline_last, until=until) if paths else None
+        baseline = None if earlier is None else earlier.newest
+        chosen = _gate_options(options, compares=baseline is not None)
+        results = decide_saved(report, chosen, baseline, earlier=earlier)
     nothing = (
         "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
         "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"
     )
     return _conclude(report, results, options, nothing=nothing)
+
+
+def _baselines(baseline: Path, report: Path) -> list[Path]:
+    """Return the reports that are compared with; the report itself, which a pattern may fit, is none of them."""
+    from pytest_llmeval.gates.earlier_reports import report_paths
+
+    paths = report_paths(baseline)
+    if paths == [baseline]:
+        return paths
+    others = [path for path in paths if not (report.exists() and path.samefile(report))]
+    if not others:
+        raise LLMEvalError(f"--baseline {baseline} fits no report but {report} itself")
+    return others
 
 
 class _OptionGroup(Protocol):
@@ -187,7 +218,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
 
 def _used_baseline_options(options: argparse.Namespace) -> Sequence[str]:
     """Return the options of ``_add_baseline_options`` that were given, as they are written."""
-    return [f"--{name.replace('_', '-')}" for name in _COMPARISON_OPTIONS if getattr(options, name) is not None]
+    return [f"--{name.replace('_', '-')}" for name in _COMPARISON_OPTIONS if getattr(options, name, None) is not None]
 
 
 def _gate_options(options: argparse.Namespace, *, compares: bool) -> GateOptions:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pytest_llmeval.gates.earlier_reports import EarlierReports, EarlierSide
 from pytest_llmeval.gates.options import BaselineSettings, Compare, GateOptions, Margin, Selection
 from pytest_llmeval.gates.regressions import (
     fails,
@@ -63,6 +64,10 @@ __all__ = [
 ]
 
 
+_BASELINE = "baseline"
+"""The word in the names of gates for the only report that a session is compared with."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
     """A test of one metric, of one suite or of several suites together. All tests of a session are one family."""
@@ -71,32 +76,35 @@ class _Test:
     metric: GatedMetric
     paired: PairedMetric
     num_left_out: int
+    against: str = _BASELINE
     parts: tuple[_Test, ...] = ()
 
 
 def compare_reports(
-    baseline: Report, current: Report, options: GateOptions, selection: Selection
+    baseline: Report,
+    current: Report,
+    options: GateOptions,
+    selection: Selection,
+    *,
+    earlier: EarlierReports | None = None,
 ) -> tuple[GateResult, ...]:
     """Compare every suite of ``current`` with the suite of its name in ``baseline``, in the order of the suites.
 
-    A suite that did not run because the session looked elsewhere, or left tests out, is skipped.
+    With several ``earlier`` reports, of which the baseline is the newest, a suite is compared with the mean of the last
+    ones and with the oldest. A suite that did not run because the session looked elsewhere, or left tests out, is
+    skipped.
     """
     settings = options.comparison or BaselineSettings()
-    plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
     undecided = options.undecided
-    plans = list(plans_of.plans(undecided))
-    # A suite of the baseline counts once, even if several models are compared with it.
-    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None and not plan.is_judged}
-    pairing = Pairing(
-        compare=settings.compare,
-        is_selection=selection.is_partial,
-        num_unscored=sum(num_unscored(one.summary) for one in current.suites),
-        num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
-        allow_unscored=options.allow_unscored,
-        require=options.require,
-        reports=(baseline, current),
-    )
-    results = _decided(list(_tests(plans_of, plans, pairing, undecided)), settings, undecided)
+    plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
+    found: list[GateResult | _Test] = []
+    if earlier is None or len(earlier.reports) == 1:
+        found += _compared(plans_of, current.suite_names, options, selection)
+    else:
+        for side in earlier.sides(current.suites):
+            own_plans = SuitePlans(side.report, current, settings.margins, settings.compare)
+            found += [_against(side, one) for one in _compared(own_plans, side.suites, options, selection)]
+    results = _decided(found, settings, undecided)
     results += plans_of.suites_that_did_not_run(selection, undecided)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
@@ -105,6 +113,33 @@ def compare_reports(
         outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
         results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
     return tuple(replace(result, origin=options.origin) for result in results)
+
+
+def _compared(
+    plans_of: SuitePlans, suites: Collection[str], options: GateOptions, selection: Selection
+) -> Iterator[GateResult | _Test]:
+    """Yield the tests of the suites with these names, and the results that need no test."""
+    plans = [plan for plan in plans_of.plans(options.undecided) if plan.after.info.name in suites]
+    # A suite of the baseline counts once, even if several models are compared with it.
+    compared = {id(plan.before): plan.before for plan in plans if plan.before is not None and not plan.is_judged}
+    pairing = Pairing(
+        compare=plans_of.compare,
+        is_selection=selection.is_partial,
+        num_unscored=sum(num_unscored(one.summary) for one in plans_of.current.suites),
+        num_unscored_before=sum(num_unscored(before.summary) for before in compared.values()),
+        allow_unscored=options.allow_unscored,
+        require=options.require,
+        reports=(plans_of.baseline, plans_of.current),
+    )
+    yield from _tests(plans_of, plans, pairing, options.undecided)
+
+
+def _against(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Test:
+    """Return a test or a result with the name of the report that it is against, and notes on that report."""
+    gate = found.gate if isinstance(found, _Test) else found
+    name = side.name if gate.metric is None else f"{gate.metric} vs {side.name}"
+    gate = replace(gate, name=name, notes=(*gate.notes, *side.notes.get(gate.suite or "", ())))
+    return replace(found, gate=gate, against=side.name) if isinstance(found, _Test) else gate
 
 
 def _decided(
@@ -133,11 +168,11 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
     """Yield a test for each metric and model, of all suites that are too small to be tested alone."""
     if settings.mode != "significant":
         return
-    groups: dict[tuple[str, str | None], list[_Test]] = {}
+    groups: dict[tuple[str, str | None, str], list[_Test]] = {}
     for one in tests:
         if not one.paired.can_find(settings.alpha / len(tests)):
-            groups.setdefault((one.metric.name, one.gate.model), []).append(one)
-    for (name, model), parts in groups.items():
+            groups.setdefault((one.metric.name, one.gate.model, one.against), []).append(one)
+    for (name, model, against), parts in groups.items():
         paired = pooled_over_suites([part.paired for part in parts]) if len(parts) > 1 else None
         if paired is None or not paired.can_find(settings.alpha / (len(tests) + len(groups))):
             continue
@@ -145,10 +180,11 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
         names = ", ".join(str(part.gate.suite) for part in parts)
         gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
         yield _Test(
-            gate=replace(gate, name=f"{gate.name}, small suites together"),
+            gate=replace(gate, name=f"{name} vs {against}, small suites together"),
             metric=replace(parts[0].metric, margin=max(margins, default=None)),
             paired=paired,
             num_left_out=sum(part.num_left_out for part in parts),
+            against=against,
             parts=tuple(parts),
         )
 
@@ -398,7 +434,7 @@ def baseline_gate(
     notes: tuple[str, ...] = (),
 ) -> GateResult:
     return GateResult(
-        name="baseline" if metric is None else f"{metric} vs baseline",
+        name=_BASELINE if metric is None else f"{metric} vs {_BASELINE}",
         kind="baseline",
         origin="option",
         outcome=outcome,

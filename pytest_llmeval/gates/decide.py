@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.reporting.report.report import GateResult, Report
@@ -30,9 +31,14 @@ _THRESHOLDS = GateResult(name="gates", kind="threshold", origin="option", outcom
 
 
 def decide(
-    report: Report, options: GateOptions, *, baseline: Report | None, selection: Selection
+    report: Report,
+    options: GateOptions,
+    *,
+    baseline: Report | None,
+    selection: Selection,
+    earlier: EarlierReports | None = None,
 ) -> tuple[GateResult, ...]:
-    """Return the results of all gates: thresholds, then comparisons with the baseline.
+    """Return the results of all gates: thresholds, then comparisons with the baseline, or with ``earlier`` reports.
 
     A gate that cannot be decided because of a defect of ours fails, as does every gate that is not known to hold.
     """
@@ -43,7 +49,7 @@ def decide(
         results.append(_broken(_THRESHOLDS, error))
     is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for sessions with a model
     if options.comparison is not None and baseline is not None and is_for_this:
-        results += _compared(report, options, baseline, selection)
+        results += _compared(report, options, baseline, selection, earlier)
     elif options.is_first:
         reason = "there is no baseline yet: --llm-update-baseline writes the first one"
         results.append(replace(_BASELINE, origin=options.origin, outcome=options.undecided, reason=reason))
@@ -54,7 +60,13 @@ def decide(
     return tuple(results)
 
 
-def _compared(report: Report, options: GateOptions, baseline: Report, selection: Selection) -> Iterable[GateResult]:
+def _compared(
+    report: Report,
+    options: GateOptions,
+    baseline: Report,
+    selection: Selection,
+    earlier: EarlierReports | None,
+) -> Iterable[GateResult]:
     from pytest_llmeval.gates.baseline import compare_reports
 
     own = replace(_BASELINE, origin=options.origin)
@@ -62,7 +74,7 @@ def _compared(report: Report, options: GateOptions, baseline: Report, selection:
         reason = "these samples were selected because they were wrong: any other answer would be an improvement"
         return [replace(own, outcome=options.undecided, reason=reason)]
     try:
-        return compare_reports(baseline, report, options, selection)
+        return compare_reports(baseline, report, options, selection, earlier=earlier)
     except Exception as error:
         return [_broken(own, error)]
 
@@ -103,7 +115,9 @@ def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Repor
     return verify_report(report, f"the report {path}", bounds_of=bounds_of)
 
 
-def decide_saved(report: Report, options: GateOptions, baseline: Report | None = None) -> tuple[GateResult, ...]:
+def decide_saved(
+    report: Report, options: GateOptions, baseline: Report | None = None, *, earlier: EarlierReports | None = None
+) -> tuple[GateResult, ...]:
     """Return the results of the given gates, or of the suites' own gates if there are none and there is no baseline.
 
     A suite of the baseline that the report lacks is missing, unless the report says that it covers a selection.
@@ -112,4 +126,4 @@ def decide_saved(report: Report, options: GateOptions, baseline: Report | None =
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    return decide(report, options, baseline=baseline, selection=Selection.of(report))
+    return decide(report, options, baseline=baseline, selection=Selection.of(report), earlier=earlier)

@@ -13,7 +13,16 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRuleError, GivenGate
 from pytest_llmeval.text.wording import quoted
 
-__all__ = ["BaselineSettings", "Compare", "GateOptions", "Given", "Margin", "Selection", "parse_alpha"]
+__all__ = [
+    "BaselineSettings",
+    "Compare",
+    "GateOptions",
+    "Given",
+    "Margin",
+    "Selection",
+    "parse_alpha",
+    "parse_number_of_reports",
+]
 
 _EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=0.01' or 'boolq: accuracy=0.01'"
 
@@ -114,6 +123,13 @@ def parse_alpha(value: str) -> float:
     if not 0 < number < 0.5:
         raise ValueError("expected a number above 0 and below 0.5, such as 0.05")
     return number
+
+
+def parse_number_of_reports(value: str) -> int:
+    """Read how many of several baselines a mean is of. Raise ``ValueError`` with what is expected."""
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
+        raise ValueError("expected a whole number above 0")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.gates.decide import decide
-from pytest_llmeval.plugin.gate_setup import baseline_key, gate_options, read_baseline, selection_of
+from pytest_llmeval.plugin.gate_setup import baseline_key, earlier_key, gate_options, read_baseline, selection_of
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
@@ -112,6 +112,7 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> None:
         gate_options(config, settings),
         baseline=baseline,
         selection=selection_of(config, gathered.report, baseline, gathered.absent),
+        earlier=config.stash.get(earlier_key, None),
     )
     if any(result.outcome == "failed" for result in results):
         gathered.fail(session)  # before others hear of it, and may end the session

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,10 @@ __all__ = [
     "check_matched",
     "check_whole",
     "describe_baseline",
+    "earlier_key",
     "gate_options",
     "is_first_run",
+    "newest_baseline",
     "read_baseline",
     "selected_of",
     "selection_of",
@@ -42,7 +45,10 @@ __all__ = [
 
 
 baseline_key = pytest.StashKey[Any]()
-"""The ``Report`` that is the session's baseline, once it was read."""
+"""The ``Report`` that is the session's baseline, once it was read; of several the newest."""
+
+earlier_key = pytest.StashKey[Any]()
+"""All of them, as ``EarlierReports``."""
 
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
@@ -80,14 +86,18 @@ def is_first_run(config: pytest.Config, settings: Settings) -> bool:
 def check_gates(config: pytest.Config, settings: Settings) -> None:
     """Raise ``OptionError`` for options that mean nothing without another, or would write over the baseline."""
     path = baseline_path(config, settings)
-    for name in ("max_drop", "gate_mode", "compare", "alpha"):
+    for name in ("max_drop", "gate_mode", "compare", "alpha", "baseline_last"):
         if path is None and config.getoption(f"llm_{name}", None) is not None:
             flag = "--llm-" + name.replace("_", "-")
             raise OptionError(f"{flag} applies to a comparison only: give --llm-baseline REPORT.json as well")
     if settings.update_baseline is not None:
         _check_update(config, settings, path)
+    baselines: list[Path] = []
+    if path is not None and settings.report:
+        with suppress(OptionError):  # it is raised where the baseline is read: one of the ini file may be for no suite
+            baselines = _paths(path, settings)
     for target in settings.report:
-        if path is not None and _is_same_file(target, path):
+        if any(_is_same_file(target, one) for one in baselines):
             raise OptionError(
                 f"--llm-report {target} is also the baseline: this run would overwrite it, and the next run would be "
                 "compared with this one; name another file"
@@ -125,6 +135,28 @@ def _check_update(config: pytest.Config, settings: Settings, path: Path | None) 
     ]
     if given:
         raise OptionError(f"{flag} is for whole suites, and {given[0]} selects some samples: leave one of the two out")
+
+
+def _paths(path: Path, settings: Settings) -> list[Path]:
+    """Return the files of the baseline's path, which may be a pattern. Raises ``OptionError``."""
+    from pytest_llmeval.gates.earlier_reports import report_paths
+
+    try:
+        return report_paths(path)
+    except LLMEvalError as error:
+        raise OptionError(f"{_named(settings)}: {error}") from None
+
+
+def _named(settings: Settings) -> str:
+    return "llm_baseline" if settings.baseline is None else "--llm-baseline"
+
+
+def newest_baseline(path: Path) -> Report:
+    """Return the newest report of the baseline's path, not verified. Raises ``ReportError``."""
+    from pytest_llmeval.gates.earlier_reports import in_order, report_paths
+    from pytest_llmeval.reporting.storage.report_file import read_report
+
+    return in_order([(str(one), read_report(one)) for one in report_paths(path)])[-1][1]
 
 
 def check_matched(config: pytest.Config, collected: Collected) -> None:
@@ -166,17 +198,16 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     path = baseline_path(config, settings)
     if path is None or baseline_key in config.stash or is_first_run(config, settings):
         return
-    from pytest_llmeval.reporting.report.verify import verify_report
-    from pytest_llmeval.reporting.storage.report_file import read_report
+    from pytest_llmeval.gates.earlier_reports import read_earlier
 
+    paths = _paths(path, settings)
     try:
-        if not os.path.exists(path):  # False for a name that is too long, and no error
+        if not os.path.exists(paths[0]):  # False for a name that is too long, and no error
             raise OptionError(f"there is no {path}: if this is the first run, add --llm-update-baseline to write it")
-        report = read_report(path)
-        # Its records stay in the file: they are needed only when the session is over.
-        config.stash[baseline_key] = replace(verify_report(report, f"the report {path}"), records=report.records)
+        earlier = read_earlier(paths, settings.baseline_last)
     except LLMEvalError as error:
-        raise OptionError(f"{'llm_baseline' if settings.baseline is None else '--llm-baseline'}: {error}") from None
+        raise OptionError(f"{_named(settings)}: {error}") from None
+    config.stash[baseline_key], config.stash[earlier_key] = earlier.newest, earlier
 
 
 def describe_baseline(config: pytest.Config) -> str | None:
@@ -187,6 +218,12 @@ def describe_baseline(config: pytest.Config) -> str | None:
         return f"{path} (not there yet: this session writes it if it ends well)"
     if baseline is None or path is None:
         return None
+    earlier = config.stash[earlier_key]
+    if (number := len(earlier.reports)) > 1:
+        num_last = min(earlier.num_last, number)
+        latest = "the latest" if num_last == 1 else f"the mean of the last {num_last}"
+        since = earlier.reports[0][1].created
+        return f"{path} ({number} reports, {since} to {baseline.created}: {latest}, and the oldest)"
     models = ", ".join(baseline.model_names) or "no model"
     num_suites = len(baseline.suite_names)
     return f"{path} ({models}, {baseline.created}, {num_suites} suite{'' if num_suites == 1 else 's'})"

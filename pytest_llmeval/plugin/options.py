@@ -382,7 +382,15 @@ OPTIONS: tuple[Option, ...] = (
         ini_field="project_baseline",
         metavar="REPORT.json",
         parse=_path,
-        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics.",
+        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics. A "
+        "pattern that fits several ('runs/*.json'): than the mean of the last ones, or than the oldest.",
+    ),
+    Option(
+        name="baseline_last",
+        metavar="K",
+        kind="number",
+        parse=_imported("gates.options:parse_number_of_reports"),
+        help="Of several reports that --llm-baseline names, compare with the mean of the last K. Default: 5.",
     ),
     Option(
         name="update_baseline",

@@ -96,6 +96,7 @@ class Settings:
     baseline: Path | None = None
     project_baseline: Path | None = None
     update_baseline: Literal["passed", "accept"] | None = None
+    baseline_last: int | None = None
     max_drop: tuple[Margin, ...] = ()
     gate_mode: GateMode = "significant"
     compare: Compare = "all"

@@ -26,7 +26,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteEr
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path, is_first_run
+from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path, is_first_run, newest_baseline
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
@@ -35,7 +35,6 @@ from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
 from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
-from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.option_scores import equal_options
@@ -366,7 +365,7 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
         return suite, {}
     baseline = config.stash.get(baseline_key, None) or config.stash.get(_read_key, None)
     if baseline is None:  # in a worker, whose controller has checked it
-        baseline = config.stash[_read_key] = read_report(path)
+        baseline = config.stash[_read_key] = newest_baseline(path)
     names = [spec.name for spec in settings.model_specs]
     found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None)
     if isinstance(found, str):

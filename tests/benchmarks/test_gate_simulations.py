@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from benchmarks import gate_false_alarms, gate_power
+from benchmarks import gate_creep, gate_false_alarms, gate_power
 from benchmarks.gate_simulation import failed
-from pytest_llmeval.scoring.statistics.paired_tests import PairedValues
+from pytest_llmeval.gates.baseline import compare_reports
+from pytest_llmeval.gates.earlier_reports import EarlierReports
+from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
+from pytest_llmeval.scoring.statistics.paired_tests import PairedValues, run_family
+from tests.gates.reports_for_tests import ran, report
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +52,50 @@ def test_a_weak_gate_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr(gate_power, "failed", of_half)
     assert gate_power.main(["--sessions", "100"]) == 1
     assert capsys.readouterr().out.splitlines()[-1].startswith("NOT HELD")
+
+
+@pytest.mark.campaign
+def test_creep(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gate_creep.main(["--histories", "40"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 3 * len(gate_creep.MODELS) + 1
+    assert lines[-1] == "held"
+
+
+def test_drops_that_are_too_small_are_not_called_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gate_creep, "DROP", 0.001)
+    monkeypatch.setattr(gate_creep, "MODELS", ("kept",))
+    assert gate_creep.main(["--histories", "10"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("NOT HELD")
+
+
+@pytest.mark.parametrize("model", gate_creep.MODELS)
+def test_runs_differ_as_much_as_is_said_and_drop_by_a_point_each(model: str) -> None:
+    random = np.random.default_rng(1)
+    histories = [list(gate_creep.history(model, random, 0.01)) for _ in range(40)]
+    differing = np.mean([np.mean(one[place] != one[place + 1]) for one in histories for place in range(10)])
+    assert differing == pytest.approx(0.1, abs=0.012)
+    assert np.mean([one[0].mean() - one[10].mean() for one in histories]) == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("model", gate_creep.MODELS)
+def test_the_simulated_tests_are_those_of_reports(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
+    monkeypatch.setattr(gate_creep, "N", 200)
+    runs = list(gate_creep.history(model, np.random.default_rng(2), 0.02))
+    reports = [
+        (f"{day}.json", replace(report(ran([bool(one) for one in run])), created=f"2026-01-{day:02}"))
+        for day, run in enumerate(runs, 1)
+    ]
+    seen = set()
+    for place in range(1, gate_creep.NUM_RUNS):
+        earlier = EarlierReports.of(reports[:place])
+        options = GateOptions(comparison=BaselineSettings())
+        results = compare_reports(earlier.newest, reports[place][1], options, Selection(), earlier=earlier)
+        tests = gate_creep.tests_of(runs[:place], runs[place])
+        expected = [one.p_drop for one in run_family(tests, BaselineSettings().alpha)]
+        assert [one.regression.p_adjusted for one in results if one.regression] == pytest.approx(expected)
+        assert [one.outcome == "failed" for one in results] == failed(tests)
+        seen |= {one.outcome for one in results}
+    assert seen == {"passed", "failed"}

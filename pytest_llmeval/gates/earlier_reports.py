@@ -1,0 +1,224 @@
+"""A baseline of several reports: each sample's mean over the last ones that have its suite, and the oldest one.
+
+A comparison with the latest report alone does not see ten drops that are each too small to be significant. The mean
+over several is less noisy than one run, and the oldest shows what has added up.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import TypeAlias
+
+from pytest_llmeval.errors import ReportError
+from pytest_llmeval.gates.sample_pairs import kept_records
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.report import (
+    Group,
+    Report,
+    SuiteReport,
+    compared_models,
+    group_of_suite,
+    suite_of_baseline,
+)
+from pytest_llmeval.reporting.report.served_models import REPLIES
+from pytest_llmeval.reporting.report.verify import verify_report
+from pytest_llmeval.reporting.storage.report_file import read_report
+from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.scoring.metrics.judged import HUMAN
+from pytest_llmeval.scoring.metrics.sample_values import value_of
+from pytest_llmeval.scoring.paired_metrics import counted, needed_values
+
+__all__ = ["LAST", "EarlierReports", "EarlierSide", "NamedReport", "in_order", "read_earlier", "report_paths"]
+
+LAST = 5
+"""The number of reports whose mean is taken, unless the user says another."""
+
+NamedReport: TypeAlias = tuple[str, Report]
+"""A report, and its file for messages."""
+
+
+def in_order(reports: Sequence[NamedReport]) -> list[NamedReport]:
+    """Return the reports in the order of time; those of one second stay in the order in which they were given."""
+    return sorted(reports, key=lambda named: named[1].created)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierSide:
+    """A report that suites of a session are compared with, what gates call it, and ``notes`` on it for each suite.
+
+    ``suites`` are names of suites.
+    """
+
+    name: str
+    report: Report
+    suites: tuple[str, ...]
+    notes: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierReports:
+    """The reports that a session is compared with, in the order of time; ``num_last`` of them are averaged."""
+
+    reports: tuple[NamedReport, ...]
+    num_last: int = LAST
+
+    @classmethod
+    def of(
+        cls,
+        reports: Sequence[NamedReport],
+        num_last: int = LAST,
+        check: Callable[[str, Report], Report] = lambda name, report: report,
+    ) -> EarlierReports:
+        """Return the reports of a session's past, given in any order.
+
+        ``check`` returns a report as it is to be used, and is called once for each that is.
+        """
+        found = cls(reports=tuple(in_order(reports)), num_last=num_last)
+        suites = dict.fromkeys(suite for _, report in reports for suite in report.suite_names)
+        used = {found.reports[-1][0]}
+        for suite in suites:
+            first, *others = found._with_suite(suite)
+            used |= {first[0], *(name for name, _ in others[-num_last:])}
+        checked = ((name, check(name, report) if name in used else report) for name, report in found.reports)
+        return replace(found, reports=tuple(checked))
+
+    @property
+    def newest(self) -> Report:
+        return self.reports[-1][1]
+
+    def sides(self, suites: Sequence[SuiteReport]) -> Iterator[EarlierSide]:
+        """Yield the reports to compare these suites of a session with: the means of the last ones, then the oldest.
+
+        A suite that one report has is compared with this one, and a suite that none has with the newest, which says
+        so. Replies that were judged against those of the newest report are compared with no other.
+        """
+        means: dict[tuple[str, ...], tuple[list[NamedReport], list[str]]] = {}
+        oldest: dict[str, tuple[Report, list[str]]] = {}
+        for suite in suites:
+            name = suite.info.name
+            own = self._with_suite(name)
+            is_judged = REPLIES in suite.info.fingerprint_parts
+            last = [self.reports[-1]] if is_judged or not own else own[-self.num_last :]
+            if len(own) != 1 or is_judged:
+                means.setdefault(tuple(file for file, _ in last), (last, []))[1].append(name)
+            if own and not is_judged:
+                oldest.setdefault(own[0][0], (own[0][1], []))[1].append(name)
+        for last, names in means.values():
+            report, notes = _mean_of_reports([report for _, report in last], names)
+            what = "latest report" if len(last) == 1 else f"mean of {len(last)} reports"
+            yield EarlierSide(name=what, report=report, suites=tuple(names), notes=notes)
+        for file, (report, names) in oldest.items():
+            note = (f"the oldest report is {file} ({report.created})",)
+            yield EarlierSide(
+                name="oldest report", report=report, suites=tuple(names), notes=dict.fromkeys(names, note)
+            )
+
+    def _with_suite(self, suite: str) -> list[NamedReport]:
+        return [(name, report) for name, report in self.reports if suite in report.suite_names]
+
+
+def report_paths(name: Path) -> list[Path]:
+    """Return the file of this name, or if there is none the files that fit it as a pattern (``runs/*.json``), by name.
+
+    Raise ``ReportError`` if no file fits a pattern.
+    """
+    if os.path.exists(name) or not glob.has_magic(str(name)):  # False for a name that is too long, and no error
+        return [name]
+    found = sorted(map(Path, glob.glob(str(name), recursive=True)))
+    if not found:
+        raise ReportError(f"no file fits {name}")
+    return found
+
+
+def read_earlier(paths: Sequence[Path], num_last: int | None = None, *, until: str | None = None) -> EarlierReports:
+    """Read the reports that a session is compared with; those that are used are verified. Raise ``ReportError``.
+
+    Reports that were begun after ``until`` are left out.
+    """
+
+    def verified(name: str, report: Report) -> Report:
+        # Its records stay in the file: they are needed only when the session is over.
+        return replace(verify_report(report, f"the report {name}"), records=report.records)
+
+    found = [(str(path), read_report(path)) for path in paths]
+    earlier = [one for one in found if until is None or one[1].created <= until]
+    if not earlier:
+        raise ReportError(f"none of the {len(found)} other reports is earlier than this one, of {until}")
+    return EarlierReports.of(earlier, num_last or LAST, verified)
+
+
+def _mean_of_reports(
+    reports: Sequence[Report], suites: Collection[str]
+) -> tuple[Report, Mapping[str, tuple[str, ...]]]:
+    """Return the last one of the reports with each sample's values as means over all that asked and judged it alike.
+
+    It has the records of the suites with these names alone.
+
+    What a corpus metric is made of (counts, classes) and ratings by people stay those of the last report: they have no
+    mean. So do samples that the last report could not score. Notes say, by suite, how many means are of fewer reports.
+    """
+    newest, *earlier = reversed(reports)
+    compared = compared_models(newest)
+    averaged = [suite for suite in newest.suites if suite.info.name in suites]
+    own = kept_records(newest, averaged)
+    others: dict[Group, list[Mapping[str, Record]]] = {group: [] for group in own}
+    for report in earlier:
+        partners = {group_of_suite(suite, compared): partner for suite, partner in _partners(newest, averaged, report)}
+        records = kept_records(report, partners.values())
+        for group, partner in partners.items():
+            others[group].append(records[group_of_suite(partner, compared_models(report))])
+    without_mean = {
+        group_of_suite(suite, compared): {
+            part for name in suite.summary.metrics if definition(name).kind == "corpus" for part in needed_values(name)
+        }
+        for suite in averaged
+    }
+    means: list[Record] = []
+    num_fewer: Counter[str] = Counter()
+    for group, members in own.items():
+        for sample_id, record in members.items():
+            same = [one[sample_id] for one in others[group] if sample_id in one and _is_same(record, one[sample_id])]
+            num_fewer[record.suite] += record.status != "unscored" and len(same) < len(earlier)
+            means.append(_with_means(record, same, without_mean[group]))
+    why = "others asked or judged them in another way, or had no score"
+    notes = {
+        suite: (f"the mean of {counted(number)} is over fewer reports: {why}",)
+        for suite, number in num_fewer.items()
+        if number
+    }
+    return replace(newest, records=tuple(means)), notes
+
+
+def _partners(
+    newest: Report, suites: Sequence[SuiteReport], report: Report
+) -> Iterator[tuple[SuiteReport, SuiteReport]]:
+    """Yield suites of the newest report with those of another report whose judge and metrics are the same."""
+    for suite in suites:
+        partner = suite_of_baseline(report, suite.info.name, suite.models[0] if suite.models else None)
+        if isinstance(partner, SuiteReport):
+            one, other = suite.info, partner.info
+            meanings = ([each.definitions.get(name) for each in (newest, report)] for name in suite.summary.metrics)
+            has_same_metrics = all(then is None or now is None or then == now for now, then in meanings)
+            if one.judge == other.judge and one.splits_reasoning == other.splits_reasoning and has_same_metrics:
+                yield suite, partner
+
+
+def _is_same(record: Record, other: Record) -> bool:
+    """Tell whether both are scores of one sample, which was asked and judged in one way as far as that is known."""
+    are_unknown = record.fingerprint is None and other.fingerprint is None
+    return "unscored" not in (record.status, other.status) and (are_unknown or record.is_same_sample(other))
+
+
+def _with_means(record: Record, others: Sequence[Record], without_mean: set[str]) -> Record:
+    values = dict(record.values)
+    for name in dict.fromkeys((*record.values, "accuracy")):
+        found = [value for one in (record, *others) if (value := value_of(one, name)) is not None]
+        if others and name not in without_mean and name != HUMAN and value_of(record, name) is not None:
+            values[name] = fmean(found)
+    return replace(record, values=values)
