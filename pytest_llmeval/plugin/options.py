@@ -347,6 +347,20 @@ OPTIONS: tuple[Option, ...] = (
         "wrong and unscored ones) or none. It has the numbers of all.",
     ),
     Option(
+        name="report_origin",
+        metavar="WHAT",
+        parse=_one_of("all", "none"),
+        help="What the report says of where it comes from: all (the default: commit, branch, run of the CI service, "
+        "labels) or none.",
+    ),
+    Option(
+        name="label",
+        kind="list",
+        metavar="KEY=VALUE",
+        parse=_imported("reporting.report.origin:parse_label"),
+        help="A label that the report has, such as team=search; llmeval history shows it. Can be given several times.",
+    ),
+    Option(
         name="store",
         metavar="FOLDER",
         parse=_path_or_none,

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from pytest_llmeval.plugin.session_records import Gathered, ReportWriter
 from pytest_llmeval.plugin.settings import Settings
 from pytest_llmeval.plugin.shown_samples import WrongAnswers, shows_texts, write_texts
 from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
+from pytest_llmeval.reporting.report.origin import ReportOrigin, find_origin
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.report import (
     GateResult,
@@ -267,11 +268,20 @@ class LLMSession:
         return time.monotonic() - self._start_s
 
     def _head(self) -> dict[str, JSON]:
+        origin = self._origin
         return {
             "created": self._started.isoformat(timespec="seconds"),
             "environment": describe_environment(),
             "options": _options(self._settings),
+            **({} if origin is None else {"origin": dataclasses.asdict(origin)}),
         }
+
+    @cached_property
+    def _origin(self) -> ReportOrigin | None:
+        """Return the origin of a report that will be written, as it was when the first sample was done."""
+        if not self._settings.report or self._settings.report_origin == "none":
+            return None
+        return find_origin(self._config.rootpath, dict(self._settings.label))
 
     def _problem(self, text: str) -> None:
         self._gathered.problems.append(text)
@@ -407,6 +417,7 @@ class LLMSession:
             if not self.baseline.is_written:
                 self.fail(session)
                 self.report = dataclasses.replace(self.report, exit_code=int(session.exitstatus))
+        self.report = dataclasses.replace(self.report, origin=self._origin)
         places = [self._places[self._gathered.group_of(record), record.id] for record in self.report.records]
         if not self.writer.write(self.report, places):
             self.fail(session)
@@ -480,7 +491,7 @@ def _options(settings: Settings) -> dict[str, JSON]:
     options: dict[str, JSON] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if value == field.default:
+        if value == field.default or field.name == "label":  # the report's origin has labels
             continue
         if field.name == "model_specs":
             options["model"] = [redact(spec.name) for spec in value]

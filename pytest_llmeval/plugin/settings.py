@@ -88,6 +88,8 @@ class Settings:
     report: tuple[Path, ...] = ()
     report_prompts: ReportPrompts = "full"
     report_records: ReportRecords = "all"
+    label: tuple[tuple[str, str], ...] = ()
+    report_origin: Literal["all", "none"] = "all"
     store: Path | None = None
     store_refresh: bool = False
     store_max_age: Amount | None = None

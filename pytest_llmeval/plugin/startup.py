@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -85,6 +86,8 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 
             config.add_cleanup(close_connected)
         check_model_options(settings, loads=is_run)
+    if doubled := [key for key, number in Counter(key for key, _ in settings.label).items() if number > 1]:
+        raise OptionError(f"--llm-label {doubled[0]}: it was given twice, and has one value; leave one out")
     from pytest_llmeval.plugin.gate_setup import check_gates, read_baseline
 
     check_gates(config, settings)

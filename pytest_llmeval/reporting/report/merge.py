@@ -18,6 +18,7 @@ from typing import Any, overload
 
 from pytest_llmeval.data.code_version import SOURCE
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.origin import ReportOrigin
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Comparison,
@@ -329,6 +330,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         models=models,
         judges=judges,
         options=options,
+        origin=ReportOrigin.common([report.origin for report in reports]),
         collected=_merged_names(report.collected for report in reports),
         num_failed_tests=_sum_of_known(report.num_failed_tests for report in reports),
         exit_code=_OK,
@@ -540,6 +542,7 @@ def side_by_side(reports: Sequence[tuple[str, Report]]) -> Report:
     return replace(
         renamed[0],
         options={"model": list(names)},
+        origin=None,
         models=tuple({"name": name} for name in names),
         suites=tuple(suite for report in renamed for suite in report.suites),
         comparisons=tuple(one for report in renamed for one in report.comparisons),

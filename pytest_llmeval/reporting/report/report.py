@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any, Literal, TypeAlias
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.reporting.report.origin import ReportOrigin
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -360,8 +361,9 @@ class Report:
     when they are asked for; those of a session that is still to be written hold no texts. ``definitions`` say what the
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
     was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
-    ``use`` of those behind servers. ``store`` is None for a session without one. ``is_brief``: it is a baseline that
-    ``--llm-update-baseline`` wrote, and has what comparisons need and no more.
+    ``use`` of those behind servers. ``store`` is None for a session without one. ``origin`` is None if it was not
+    recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, and has what comparisons need and no
+    more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
@@ -379,6 +381,7 @@ class Report:
     models: tuple[Mapping[str, JSON], ...]
     judges: tuple[Mapping[str, JSON], ...] = ()
     options: Mapping[str, JSON]
+    origin: ReportOrigin | None = None
     collected: tuple[str, ...] | None = None
     definitions: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     suites: tuple[SuiteReport, ...]

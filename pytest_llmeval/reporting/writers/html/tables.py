@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
@@ -274,7 +274,8 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
     if scorers:
         headers = ("suite", "file", "scorer", "settings")
         yield PageTable(title="Suites", headers=headers, rows=scorers, align=["left"] * 4, is_folded=True)
-    for title, facts in (("Environment", _flat(report.environment)), ("Options", report.options)):
+    origin = {} if report.origin is None else _flat(asdict(report.origin))
+    for title, facts in (("Origin", origin), ("Environment", _flat(report.environment)), ("Options", report.options)):
         rows = [
             _printable_cells(name, _as_cell(value)) for name, value in facts.items() if value not in (None, [], {}, "")
         ]
