@@ -7,14 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pytest_llmeval.commands import export, gate, merge, plot, show, store, suites, view
+from pytest_llmeval.commands import export, gate, history, merge, plot, show, store, suites, view
 from pytest_llmeval.commands.output import say
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (show, view, plot, gate, merge, export, store, suites)
+COMMANDS = (show, view, plot, gate, history, merge, export, store, suites)
 """The modules that add sub-commands, in the order in which ``llmeval --help`` lists them."""
 
 _DISTRIBUTION = "pytest-llmeval-suites"

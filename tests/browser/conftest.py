@@ -66,9 +66,13 @@ class Opener:
         width: int = 1280,
         javascript: bool = True,
         init_script: str | None = None,
+        ready: str = READY,
         **context: Any,
     ) -> Page:
-        """A page with the report at ``path``, once its first rows are there; ``fragment`` begins with ``#``."""
+        """A page with the report at ``path``, once its first rows are there, or what ``ready`` selects.
+
+        ``fragment`` begins with ``#``.
+        """
         opened = self.browser.new_context(
             offline=True,
             service_workers="block",
@@ -86,7 +90,7 @@ class Opener:
         self._listen(page, path.as_uri())
         page.goto(path.as_uri() + fragment)
         if javascript:
-            page.wait_for_selector(READY, state="attached")
+            page.wait_for_selector(ready, state="attached")
             self.pages.append(page)
         return page
 

@@ -78,6 +78,7 @@ __all__ = [
     "MarkdownPart",
     "markdown_distribution",
     "markdown_summary",
+    "markdown_table",
     "sample_markdown",
     "whole",
     "within",
@@ -85,7 +86,7 @@ __all__ = [
 ]
 
 
-def _markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str]) -> Iterator[str]:
     """Yield the lines of a table as GitHub reads it, an empty one before and after it; every cell is escaped."""
     yield ""
     yield _row(headers)
@@ -129,7 +130,7 @@ class MarkdownPart:
         heading: str | None = None,
     ) -> MarkdownPart:
         """Return a table whose rows are units, with one ``urgency`` for all or one for each row."""
-        before, head, rule, *lines, after = _markdown_table(table.headers, table.rows, table.align)
+        before, head, rule, *lines, after = markdown_table(table.headers, table.rows, table.align)
         each = [urgency] * len(lines) if isinstance(urgency, int) else urgency
         units = [(one, [line]) for one, line in zip(each, lines, strict=True)]
         if units:
@@ -374,6 +375,9 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
     yield f"Started {markdown_text(report.created)}, {report.seconds:,.1f} s, exit code {report.exit_code}"
     yield ""
+    if report.origin is not None and (texts := report.origin.texts()):
+        yield markdown_text(f"From {', '.join(texts)}.")
+        yield ""
     served = fingerprint_texts([*report.models, *report.judges])
     for text in (*incomplete_texts(report), *store_texts(report), *served):
         yield markdown_text(f"{text[0].upper()}{text[1:]}.")
@@ -385,7 +389,7 @@ def markdown_distribution(report: Report) -> Iterator[str]:
     table = distribution_table(report.suites, short_model_names(report))
     if table.rows:
         yield "## Distribution of metrics over samples"
-        yield from _markdown_table(table.headers, table.rows, table.align)
+        yield from markdown_table(table.headers, table.rows, table.align)
 
 
 def sample_markdown(record: Record, *, whole: bool, prompt: bool) -> Iterator[str]:
@@ -410,7 +414,7 @@ def _flipped_lines(one: Flipped) -> Iterator[str]:
     table = flipped_table(one)
     yield ""
     yield markdown_text(flipped_heading(one))
-    yield from _markdown_table(table.headers, table.rows, table.align)
+    yield from markdown_table(table.headers, table.rows, table.align)
 
 
 def _fenced(text: str, language: str = "") -> tuple[str, str, str]:
@@ -459,7 +463,7 @@ def _suite(suite: SuiteReport, names: Mapping[str, str], questions: Iterator[str
     if len(suite.categories) > 1:
         rows = category_section(suite, names).rows
         table = metric_table("category", rows, metrics_shown(rows))
-        yield from _markdown_table(table.headers, table.rows, table.align)
+        yield from markdown_table(table.headers, table.rows, table.align)
         if means := ", ".join(mean_texts(suite.macro, parts="category")):
             yield f"Macro average over categories: {markdown_text(means)}"
             yield ""
@@ -513,7 +517,7 @@ class _Questions:
             [*_texts(record)[: len(headers)], *(_value(record.values.get(name)) for name in names)]
             for record in records
         )
-        yield from _markdown_table([*headers, *names], rows, align)
+        yield from markdown_table([*headers, *names], rows, align)
 
 
 def _texts(record: Record) -> list[str]:

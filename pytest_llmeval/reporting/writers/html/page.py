@@ -32,7 +32,7 @@ from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSa
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import counted
 
-__all__ = ["GENERATOR", "headline", "problem_texts", "write_html"]
+__all__ = ["GENERATOR", "headline", "page_resource", "page_template", "problem_texts", "resource_hash", "write_html"]
 
 GENERATOR = "pytest-llmeval-suites"
 """The name by which a page is known as one of ours."""
@@ -58,7 +58,7 @@ def write_html(report: Report, path: Path, *, limit: int = MAX_TEXT_BYTES) -> No
         file.write(before)
         for name, column in samples.columns.items():
             file.write(f'<script type="text/plain" class="column" data-name="{name}">{column}</script>\n')
-        file.write(f"<script>{_resource('page.js')}</script>\n")
+        file.write(f"<script>{page_resource('page.js')}</script>\n")
         for place, chunk in enumerate(samples.chunks):
             file.write(f'<script type="text/plain" id="chunk-{place}">{chunk}</script>\n')
         file.write(after)
@@ -73,11 +73,11 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
     names = short_model_names(report)
     models = printable("; ".join(model_texts(report.models)))
     figures, no_figures = _figures(report)
-    return _template().render(
+    return page_template("page.html.jinja").render(
         title=f"LLM evaluation: {models}" if models else "LLM evaluation",
         generator=f"{GENERATOR} {version(GENERATOR)}",
         policy=_policy(),
-        style=_resource("page.css"),
+        style=page_resource("page.css"),
         verdict=headline(report, names),
         gates=list(tables.gate_tables(report, names)),
         prompt_diffs=[
@@ -165,8 +165,8 @@ def _policy() -> str:
     """Return a policy that allows only the script and the style sheet as they are, and no way to make more of text."""
     parts = [
         "default-src 'none'",
-        f"script-src {_hash('page.js')}",
-        f"style-src {_hash('page.css')}",
+        f"script-src {resource_hash('page.js')}",
+        f"style-src {resource_hash('page.css')}",
         "base-uri 'none'",
         "form-action 'none'",
         "require-trusted-types-for 'script'",
@@ -175,25 +175,28 @@ def _policy() -> str:
     return "; ".join(parts)
 
 
-def _hash(name: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(_resource(name).encode('utf-8')).digest()).decode('ascii')}'"
+def resource_hash(name: str) -> str:
+    """Return the hash by which a page's policy allows its script or its style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(page_resource(name).encode('utf-8')).digest()).decode('ascii')}'"
 
 
 @cache
-def _resource(name: str) -> str:
+def page_resource(name: str) -> str:
+    """Return the text of a file of this folder."""
     return (files(__package__) / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 @cache
-def _template() -> Template:
+def page_template(name: str) -> Template:
+    """Return a template of this folder, which escapes all texts that it is given."""
     environment = Environment(
-        loader=FunctionLoader(_resource),
+        loader=FunctionLoader(page_resource),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.jinja")
+    return environment.get_template(name)
 
 
 _MAX_FAILED = 5
