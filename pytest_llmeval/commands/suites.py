@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["add_parsers"]
 
 
-_FILES = {"first.yaml": "suites/first.yaml", "llmeval.yml": ".github/workflows/llmeval.yml"}
+_FIRST_SUITE = {"first.yaml": "suites/first.yaml"}
+_WORKFLOWS = {
+    "github": {"github.yml": ".github/workflows/llmeval.yml"},
+    "gitlab": {"gitlab.yml": ".gitlab/llmeval.yml", "gitlab-ci.yml": ".gitlab-ci.yml"},
+}
 """The files of ``starter/``, and the paths that they are written to."""
 
 
@@ -38,29 +42,47 @@ def _add_init(commands: Any) -> None:
     parser = commands.add_parser(
         "init",
         help="write a first suite and a CI workflow",
-        description=f"Write {' and '.join(_FILES.values())}. An existing file is never overwritten.",
+        description="Write a first suite, and a workflow for GitHub or GitLab that runs the suites of every pull "
+        "request, compares them with the baseline of the main branch, and writes a comment. An existing file is never "
+        "overwritten.",
     )
     parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="project folder; default: this one")
+    parser.add_argument("--ci", choices=tuple(_WORKFLOWS), default="github", help="default: github")
     parser.set_defaults(run=_init)
 
 
 def _init(options: argparse.Namespace) -> int:
-    """Run the command and return its exit code. Raise ``LLMEvalError``, and then nothing was written."""
+    """Run the command and return its exit code, which is 1 if all files exist.
+
+    Raise ``LLMEvalError`` if a file cannot be written, and then none was.
+    """
     folder: Path = options.folder
     starter = resources.files("pytest_llmeval.commands") / "starter"
-    texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in _FILES.items()}
-    for path in texts:
-        if os.path.lexists(path):
-            raise LLMEvalError(f"{path} exists already, and nothing was written; remove it, or name another folder")
+    files = _FIRST_SUITE | _WORKFLOWS[options.ci]
+    texts = {folder / place: (starter / name).read_text(encoding="utf-8") for name, place in files.items()}
+    existing = [path for path in texts if os.path.lexists(path)]
+    for path in existing:
+        del texts[path]
     _write_all(texts)
+    for path in existing:
+        say("init", f"{path} exists already and stays as it is; {_advice(path)}")
+    if not texts:
+        return 1
     change = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     suites = "pytest suites --llm-model=demo"
+    baseline = "--llm-baseline suites/baseline.json --llm-update-baseline"
     write_out(
         "".join(f"wrote {path}\n" for path in texts) + "\nNext:\n"
         f"  {change}{suites}\n"
-        f"  {change}{suites} --llm-report suites/baseline.json    # what later runs are compared with; commit it\n"
+        f"  {change}{suites} {baseline}    # what later runs are compared with; commit it\n"
     )
     return 0
+
+
+def _advice(path: Path) -> str:
+    if path.name == ".gitlab-ci.yml":
+        return "add 'include: [{local: .gitlab/llmeval.yml}]' to it"
+    return "to have the new one, rename it and run this command again"
 
 
 def _write_all(texts: dict[Path, str]) -> None:

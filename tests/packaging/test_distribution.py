@@ -97,7 +97,8 @@ def test_wheel_holds_the_demo_model_the_types_and_the_licence(wheel: Path) -> No
     assert {
         "pytest_llmeval/suites/presets/mmlu.yaml",
         "pytest_llmeval/commands/starter/first.yaml",
-        "pytest_llmeval/commands/starter/llmeval.yml",
+        "pytest_llmeval/commands/starter/github.yml",
+        "pytest_llmeval/commands/starter/gitlab.yml",
         "pytest_llmeval/demo_model/config.json",
         "pytest_llmeval/demo_model/model.safetensors",
         "pytest_llmeval/demo_model/tokenizer.json",
