@@ -1,8 +1,8 @@
 """How often the gate against several reports finds ten drops of a point each, and how often it fails without any.
 
-    python -m benchmarks.gate_creep [--histories 400]
+    python -m benchmarks.gate_creep [--histories 400] [--samples 1000]
 
-Suites of 1,000 samples, of which 10% differ between two runs. ``even``: the model is unsure of a fifth of the samples,
+Suites of which 10% of the samples differ between two runs. ``even``: the model is unsure of a fifth of the samples,
 and answers these anew in each run, half of them right. ``hard``: it is unsure of more than half of them, and answers a
 tenth of these right, so that the differences from a mean are skewed. ``kept``: what flipped stays so until it flips
 back, as after changes of a model that always answers the same.
@@ -44,36 +44,36 @@ _SEED = 20_260_103
 Answers = NDArray[np.float64]
 
 
-def history(model: str, random: np.random.Generator, drop: float) -> Iterator[Answers]:
-    """Yield the answers of the runs of a model, one of ``MODELS``, that is worse by ``drop`` in each run."""
-    return kept(random, drop) if model == "kept" else drawn(random, drop, _CHANCES[model])
+def history(model: str, random: np.random.Generator, drop: float, n: int = N) -> Iterator[Answers]:
+    """Yield the ``n`` answers of the runs of a model, one of ``MODELS``, that is worse by ``drop`` in each run."""
+    return kept(random, drop, n) if model == "kept" else drawn(random, drop, n, _CHANCES[model])
 
 
-def drawn(random: np.random.Generator, drop: float, chance: float) -> Iterator[Answers]:
+def drawn(random: np.random.Generator, drop: float, n: int, chance: float) -> Iterator[Answers]:
     """Yield runs in which unsure samples are right by this chance; so many that a tenth differs between two runs.
 
     With each run's drop samples that were always right are always wrong from then on.
     """
-    num_unsure = round(DISCORDANCE * N / (2 * chance * (1 - chance)))
-    chances = np.where(np.arange(N) < num_unsure, chance, 1.0)
-    chances[-N // 5 :] = 0.0
+    num_unsure = round(DISCORDANCE * n / (2 * chance * (1 - chance)))
+    chances = np.where(np.arange(n) < num_unsure, chance, 1.0)
+    chances[-n // 5 :] = 0.0
     for place in range(NUM_RUNS):
         now = chances.copy()
-        now[num_unsure : num_unsure + round(place * drop * N)] = 0.0
-        yield (random.random(N) < now).astype(float)
+        now[num_unsure : num_unsure + round(place * drop * n)] = 0.0
+        yield (random.random(n) < now).astype(float)
 
 
-def kept(random: np.random.Generator, drop: float) -> Iterator[Answers]:
+def kept(random: np.random.Generator, drop: float, n: int) -> Iterator[Answers]:
     """Yield runs each of which differs from the one before in a tenth of the samples, more of them for the worse.
 
     Each sample flips by itself, at rates by which the expected share of right ones is 0.7 less the drops so far.
     """
     right = 0.7
-    answers = (random.random(N) < right).astype(float)
+    answers = (random.random(n) < right).astype(float)
     yield answers
     for _ in range(NUM_RUNS - 1):
         rates = (DISCORDANCE + drop) / 2 / right, (DISCORDANCE - drop) / 2 / (1 - right)
-        flips = random.random(N) < np.where(answers == 1, rates[0], rates[1])
+        flips = random.random(n) < np.where(answers == 1, rates[0], rates[1])
         answers = np.where(flips, 1 - answers, answers)
         right -= drop
         yield answers
@@ -100,12 +100,12 @@ class Found:
     num_failed_by_latest: int
 
 
-def simulate(num_histories: int, model: str, drop: float, num_suites: int = 1) -> Found:
+def simulate(num_histories: int, model: str, drop: float, num_suites: int = 1, n: int = N) -> Found:
     """Run histories in which the first of ``num_suites`` suites drops with each run, and nothing changes in others."""
     random = np.random.default_rng(_SEED)
     found = sessions = failures = by_latest = 0
     for _ in range(num_histories):
-        suites = [list(history(model, random, 0.0 if place else drop)) for place in range(num_suites)]
+        suites = [list(history(model, random, 0.0 if place else drop, n)) for place in range(num_suites)]
         outcomes = []
         for place in range(1, NUM_RUNS):
             tests = [test for runs in suites for test in tests_of(runs[:place], runs[place])]
@@ -128,15 +128,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the simulation; 1 where drops are found too rarely, or where sessions fail too often without a change."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--histories", type=int, default=400, help="simulated histories for each setting")
-    num_histories = parser.parse_args(arguments).histories
+    parser.add_argument("--samples", type=int, default=N, help="samples of each suite")
+    options = parser.parse_args(arguments)
+    num_histories, n = options.histories, options.samples
     alpha = BaselineSettings().alpha
-    print(f"{num_histories} histories of {NUM_RUNS} runs of {N} samples, {DISCORDANCE:.0%} of which differ")
+    print(f"{num_histories} histories of {NUM_RUNS} runs of {n} samples, {DISCORDANCE:.0%} of which differ")
     print(f"{'model':>6} {'suites':>6} {'drop':>6} {'histories':>10} {'sessions':>9} {'latest':>8} {'seconds':>8}")
     is_held = True
     for model in MODELS:
         for num_suites, drop in ((1, DROP), (1, 0.0), (5, 0.0)):
             start = time.perf_counter()
-            one = simulate(num_histories, model, drop, num_suites)
+            one = simulate(num_histories, model, drop, num_suites, n)
             found, alarms = one.num_found / num_histories, one.num_failed / one.num_sessions
             # Sessions of a history share runs: as independent ones there are as many as histories.
             most = alpha + 3 * (alpha * (1 - alpha) / num_histories) ** 0.5

@@ -81,9 +81,8 @@ def test_runs_differ_as_much_as_is_said_and_drop_by_a_point_each(model: str) -> 
 
 
 @pytest.mark.parametrize("model", gate_creep.MODELS)
-def test_the_simulated_tests_are_those_of_reports(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
-    monkeypatch.setattr(gate_creep, "N", 200)
-    runs = list(gate_creep.history(model, np.random.default_rng(2), 0.02))
+def test_the_simulated_tests_are_those_of_reports(model: str) -> None:
+    runs = list(gate_creep.history(model, np.random.default_rng(2), 0.02, 200))
     reports = [
         (f"{day}.json", replace(report(ran([bool(one) for one in run])), created=f"2026-01-{day:02}"))
         for day, run in enumerate(runs, 1)
