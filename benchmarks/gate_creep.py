@@ -84,7 +84,9 @@ def tests_of(runs: Sequence[Answers], now: Answers) -> list[PairedValues]:
     oldest = PairedValues(first=runs[0].tolist(), second=now.tolist())
     if len(runs) == 1:
         return [oldest]
-    return [PairedValues(first=np.mean(runs[-LAST:], axis=0).tolist(), second=now.tolist()), oldest]
+    last = runs[-LAST:]
+    mean = PairedValues(first=np.mean(last, axis=0).tolist(), second=now.tolist(), num_averaged=len(last))
+    return [mean, oldest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ from pytest_llmeval.scoring.paired_metrics import (
     pair_metric,
     pooled_over_suites,
 )
-from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
 from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import nearest, quoted
@@ -138,8 +138,14 @@ def _against(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Test
     """Return a test or a result with the name of the report that it is against, and notes on that report."""
     gate = found.gate if isinstance(found, _Test) else found
     name = side.name if gate.metric is None else f"{gate.metric} vs {side.name}"
-    gate = replace(gate, name=name, notes=(*gate.notes, *side.notes.get(gate.suite or "", ())))
-    return replace(found, gate=gate, against=side.name) if isinstance(found, _Test) else gate
+    notes = side.notes.get(gate.suite or "", ())
+    gate = replace(gate, name=name, notes=(*gate.notes, *notes))
+    if not isinstance(found, _Test):
+        return gate
+    paired = found.paired
+    if isinstance(paired.paired, PairedValues) and not notes:
+        paired = replace(paired, paired=replace(paired.paired, num_averaged=side.num_averaged))
+    return replace(found, gate=gate, paired=paired, against=side.name)
 
 
 def _decided(

@@ -52,13 +52,14 @@ def in_order(reports: Sequence[NamedReport]) -> list[NamedReport]:
 class EarlierSide:
     """A report that suites of a session are compared with, what gates call it, and ``notes`` on it for each suite.
 
-    ``suites`` are names of suites.
+    ``suites`` are names of suites. The report's values are means over ``num_averaged`` runs, but for suites with notes.
     """
 
     name: str
     report: Report
     suites: tuple[str, ...]
     notes: Mapping[str, tuple[str, ...]]
+    num_averaged: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ class EarlierReports:
         for last, names in means.values():
             report, notes = _mean_of_reports([report for _, report in last], names)
             what = "latest report" if len(last) == 1 else f"mean of {len(last)} reports"
-            yield EarlierSide(name=what, report=report, suites=tuple(names), notes=notes)
+            yield EarlierSide(name=what, report=report, suites=tuple(names), notes=notes, num_averaged=len(last))
         for file, (report, names) in oldest.items():
             note = (f"the oldest report is {file} ({report.created})",)
             yield EarlierSide(

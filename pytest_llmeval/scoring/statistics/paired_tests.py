@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
@@ -260,6 +260,7 @@ class PairedValues:
 
     ``clusters``, where they are given, say of each sample what it shares with others; the sum of a cluster's
     differences then has one sign. ``margin`` is the drop of the mean that is allowed, in the metric's unit.
+    ``num_averaged``: each value of ``first`` is the mean over so many runs.
     """
 
     first: Sequence[float]
@@ -267,6 +268,7 @@ class PairedValues:
     higher_is_better: bool = True
     clusters: Sequence[Hashable] | None = None
     margin: float = 0.0
+    num_averaged: int = 1
 
     def gains(self) -> list[float]:
         """Return each sample's difference, more is better. ``ValueError`` for sequences of two lengths."""
@@ -288,7 +290,37 @@ class PairedValues:
             return mcnemar(gains.count(-1.0), gains.count(1.0), bound=bound)
         units = np.array(gains if clusters is None else [math.fsum(own) for own in _grouped(gains, clusters)])
         null = flipped_sums(np.abs(units), min_draws)
-        return _tested(null, math.fsum(units.tolist()), bound)
+        found = _tested(null, math.fsum(units.tolist()), bound)
+        if self.num_averaged == 1 or clusters is not None:
+            return found
+        low, high = _exchanged_runs(self.first, self.second, self.num_averaged)
+        drop, improved = (low, high) if self.higher_is_better else (high, low)
+        return replace(found, p_drop=max(found.p_drop, drop), p_improved=max(found.p_improved, improved))
+
+
+def _exchanged_runs(means: Sequence[float], values: Sequence[float], num_averaged: int) -> tuple[float, float]:
+    """Return how likely so few, and so many, right answers are if any of a sample's runs could have been this one.
+
+    ``means`` are over the other ``num_averaged`` runs. A difference from the mean of answers that are seldom right, and
+    that change from run to run, is skewed: random signs alone would call too many of them drops. Where a value is
+    neither right nor wrong, both are 0: nothing is known beside the signs.
+    """
+    import numpy as np
+    from scipy.special import gammaln
+
+    sums = np.array(means) * num_averaged + np.array(values)
+    counts = np.rint(sums).astype(np.int64)
+    if not {*values} <= {0.0, 1.0} or np.any(np.abs(sums - counts) > 1e-6):
+        return 0.0, 0.0
+    weights: Numbers = np.ones(1)
+    always = int(np.sum(counts == num_averaged + 1))
+    for count in range(1, num_averaged + 1):
+        number, share = int(np.sum(counts == count)), count / (num_averaged + 1)
+        heads = np.arange(number + 1)
+        ways = gammaln(number + 1) - gammaln(heads + 1) - gammaln(number - heads + 1)
+        weights = np.convolve(weights, np.exp(ways + heads * np.log(share) + (number - heads) * np.log1p(-share)))
+    observed = round(sum(values)) - always
+    return min(1.0, float(weights[: observed + 1].sum())), min(1.0, float(weights[observed:].sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
