@@ -145,7 +145,8 @@ class LoglikelihoodResponse:
     option's length.
 
     ``served_model`` and ``system_fingerprint`` are what a server's reply says of who gave it: the name of the model,
-    and of what it ran on. None where it does not say, and of models behind no server.
+    and of what it ran on. None where it does not say, and of models behind no server. ``cost`` is what the reply costs,
+    in the user's currency; None if nothing says that.
     """
 
     loglikelihood: float
@@ -159,19 +160,19 @@ class LoglikelihoodResponse:
     kept_as: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResponse:
     """``text`` is what the model wrote, without the prompt and without the stop string.
 
-    ``seconds``, ``is_timed``, ``asked_at``, ``served_model`` and ``system_fingerprint`` as in
+    ``seconds``, ``is_timed``, ``asked_at``, ``served_model``, ``system_fingerprint`` and ``cost`` as in
     ``LoglikelihoodResponse``. ``prefill_seconds``, where it is known, is the part of the ``seconds`` that went by until
     the first token was there: the time of reading the prompt. What else a program says of its reply is None where it
     says nothing of that: ``contexts`` are the texts, best first, that it retrieved and wrote its answer from,
-    ``documents`` the ids of what it found, in its order, each with its score or None, ``cost`` what the reply cost, in
-    the user's currency, and ``trace`` the steps by which an agent came to it. What only searches has documents, and no
-    text: ``has_text`` is False then.
+    ``documents`` the ids of what it found, in its order, each with its score or None, and ``trace`` the steps by which
+    an agent came to it. What only searches has documents, and no text: ``has_text`` is False then.
 
     ``reasoning`` is what the model wrote before its answer, where the model tells the two apart, and once the reply has
     arrived at whoever asked with tags of reasoning; None where there is none. ``is_unfinished``: the reply ended inside
@@ -212,7 +213,7 @@ class EmbeddingResponse:
     """``vector`` is the text's embedding, as the model gives it, of whatever length.
 
     ``num_prompt_tokens`` were read for it, and none written: ``num_tokens`` is 0. ``seconds``, ``is_timed``,
-    ``asked_at``, ``served_model`` and ``system_fingerprint`` as in ``LoglikelihoodResponse``.
+    ``asked_at``, ``served_model``, ``system_fingerprint`` and ``cost`` as in ``LoglikelihoodResponse``.
     """
 
     vector: tuple[float, ...]
@@ -224,6 +225,7 @@ class EmbeddingResponse:
     kept_as: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
+    cost: float | None = None
 
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest | EmbeddingRequest

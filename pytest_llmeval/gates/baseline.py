@@ -27,7 +27,9 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_samples,
     pair_with_ties,
 )
-from pytest_llmeval.gates.subjects import SubjectError, find_metric
+from pytest_llmeval.gates.subjects import SubjectError, find_compared
+from pytest_llmeval.gates.usage import usage_of, usage_pairs
+from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
     ABSENT,
     GateOutcome,
@@ -41,6 +43,7 @@ from pytest_llmeval.reporting.report.report import (
     suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge, replies_identity
+from pytest_llmeval.reporting.tables.cells import small_number
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.paired_metrics import (
@@ -61,6 +64,7 @@ __all__ = [
     "baseline_gate",
     "compare_reports",
     "compared_metrics",
+    "compared_usage",
 ]
 
 
@@ -215,7 +219,7 @@ def _tests(
                 outcome = undecided if isinstance(error, Undecided) else "failed"
                 yield plans_of.result(plan.after, plan.metrics[0].name, outcome, str(error), notes=plan.notes)
             else:
-                found = [_test(plans_of, plan, plan.before, pairs, metric) for metric in plan.metrics]
+                found = [_test(plans_of, plan, plan.before, pairs, metric, undecided) for metric in plan.metrics]
                 yield from _with_diff(found, pairs.prompt_diff)
 
 
@@ -228,18 +232,30 @@ def _with_diff(found: Sequence[GateResult | _Test], diff: tuple[str, ...]) -> li
 
 
 def _test(
-    plans_of: SuitePlans, plan: Plan, before: SuiteReport, pairs: SamplePairs, metric: GatedMetric
+    plans_of: SuitePlans,
+    plan: Plan,
+    before: SuiteReport,
+    pairs: SamplePairs,
+    metric: GatedMetric,
+    undecided: GateOutcome,
 ) -> GateResult | _Test:
     gate = plans_of.result(plan.after, metric.name, "failed", "", notes=(*plan.notes, *pairs.notes))
     if metric.problem is not None or metric.higher_is_better is None:
         return replace(gate, reason=metric.problem or "")
     if plan.is_judged and metric.name != JUDGED_METRIC:
-        return replace(gate, reason=f"{metric.name} does not compare the suite with its baseline")
-    if plans_of.baseline.is_brief and not plan.is_judged and metric.name not in before.summary.metrics:
+        outcome: GateOutcome = undecided if metric.is_usage else "failed"  # a margin may be meant for other suites
+        return replace(gate, outcome=outcome, reason=f"{metric.name} does not compare the suite with its baseline")
+    if plans_of.baseline.is_brief and not plan.is_judged and not _is_kept(metric, plans_of.baseline, before, pairs):
         hint = "--llm-update-baseline keeps each suite's primary metric, and those that --llm-max-drop names"
         return replace(gate, reason=f"the baseline does not keep {metric.name}: {hint}")
-    changed = None if plan.is_judged else _changed_definition(metric.name, plans_of.baseline, before, plan.after)
-    if changed is not None:
+    least = plan.after.info.min_measurable
+    if metric.is_usage:
+        try:
+            pairs = usage_pairs(pairs, metric.name, (plans_of.baseline, plans_of.current), least)
+        except Undecided as error:
+            return replace(gate, outcome=undecided, reason=str(error))
+        gate = replace(gate, notes=(*plan.notes, *pairs.notes))
+    elif not plan.is_judged and (changed := _changed_definition(metric.name, plans_of.baseline, before, plan.after)):
         return replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:
         paired = pair_metric(
@@ -255,9 +271,14 @@ def _test(
     if paired.num_lacking and plans_of.compare != "common":
         found = f"{metric.name} has no value in the baseline in {counted(paired.num_lacking)} that it scored"
         return replace(gate, reason=f"{found}; --llm-compare common leaves them out")
-    least = plan.after.info.min_measurable
     if (reason := too_few_measured(metric.name, paired, pairs.num_unscored, least)) is not None:
         return replace(gate, reason=reason)
+    if (share := metric.share) is not None:
+        whole = paired.difference.first
+        metric = replace(metric, margin=share * abs(whole))
+        paired = replace(paired, paired=paired.paired.with_margin(share * abs(whole)))
+        note = f"the margin is {100 * share:g}% of the baseline's {small_number(whole)}"
+        gate = replace(gate, notes=(*gate.notes, note))
     if paired.num_unmeasured:
         note = f"{counted(paired.num_unmeasured)} left out, on which {metric.name} is not measurable"
         gate = replace(gate, notes=(*gate.notes, note))
@@ -266,6 +287,14 @@ def _test(
         gate = replace(gate, notes=(*gate.notes, note))
     num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
     return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
+
+
+def _is_kept(metric: GatedMetric, baseline: Report, before: SuiteReport, pairs: SamplePairs) -> bool:
+    """Tell whether a brief baseline has values of the metric."""
+    if not metric.is_usage:
+        return metric.name in before.summary.metrics
+    records = (record for record in pairs.first.values() if isinstance(record, Record))
+    return any(usage_of(record, metric.name, baseline.created) is not None for record in records)
 
 
 def _tested(
@@ -465,15 +494,19 @@ def _incomplete(baseline: Report) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedMetric:
-    """A metric of a suite that is compared. ``margin`` is the drop that is allowed, or None if none was given.
+    """A metric of a suite that is compared. ``margin`` is the drop that is allowed, or None if none was given;
+    ``share`` is the drop as a share of the baseline's value, if it was given so.
 
-    ``problem`` says why it cannot be compared, if so; only then may ``higher_is_better`` be None.
+    ``problem`` says why it cannot be compared, if so; only then may ``higher_is_better`` be None. ``is_usage``: it is
+    one of ``USAGE_METRICS``.
     """
 
     name: str
     higher_is_better: bool | None
     margin: float | None = None
+    share: float | None = None
     problem: str | None = None
+    is_usage: bool = False
 
 
 def _gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
@@ -482,20 +515,36 @@ def _gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[Gated
     If two margins are for one metric, the one that names the suite counts, else the later one.
     """
     metrics = _metrics_of(suite)
-    allowed: dict[str, float] = {}
+    allowed: dict[str, Margin] = {}
+    usage: dict[str, Margin] = {}
     for margin in sorted((one for one in margins if one.matches(suite.info.name)), key=lambda one: one.suite != "*"):
         try:
-            allowed[find_metric(margin.metric, metrics)] = margin.value
+            name, is_usage = find_compared(margin.metric, metrics)
         except SubjectError:
             continue
+        (usage if is_usage else allowed)[name] = margin
     primary = _primary(suite, metrics)
     names = dict.fromkeys((*(() if primary is None else (primary,)), *allowed))
-    return tuple(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names)
+    return (
+        *(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names),
+        *(_with_margin(GatedMetric(name=name, higher_is_better=False, is_usage=True), usage[name]) for name in usage),
+    )
+
+
+def _with_margin(metric: GatedMetric, margin: Margin | None) -> GatedMetric:
+    if margin is None:
+        return metric
+    return replace(metric, share=margin.value) if margin.is_share else replace(metric, margin=margin.value)
 
 
 def compared_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[str, ...]:
     """Return the names of the metrics by which a suite with these margins is compared, of those that it has."""
     return tuple(one.name for one in _gated_metrics(suite, margins) if one.name in suite.summary.metrics)
+
+
+def compared_usage(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[str, ...]:
+    """Return which of ``USAGE_METRICS`` are compared in a suite with these margins."""
+    return tuple(one.name for one in _gated_metrics(suite, margins) if one.is_usage)
 
 
 def _unmatched_margins(
@@ -560,7 +609,7 @@ def _metrics_of(suite: SuiteReport) -> tuple[str, ...]:
 
 def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
     try:
-        find_metric(metric, _metrics_of(suite))
+        find_compared(metric, _metrics_of(suite))
     except SubjectError as error:
         return str(error)
     return None
@@ -577,7 +626,7 @@ def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
     return next((name for name in values if directions[name] is not None), values[0] if values else None)
 
 
-def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: bool) -> GatedMetric:
+def _gated(suite: SuiteReport, name: str, margin: Margin | None, *, is_primary: bool) -> GatedMetric:
     is_higher = definition(name, suite.info.better).higher_is_better
     said = suite.info.higher_is_better
     if said is not None and name == suite.info.primary_metric:
@@ -592,4 +641,4 @@ def _gated(suite: SuiteReport, name: str, margin: float | None, *, is_primary: b
             f"it is not known whether a higher {name} is better: write `primary_metric: {{name: {name}, "
             "better: higher}` (or lower) in the suite"
         )
-    return GatedMetric(name=name, higher_is_better=is_higher, margin=margin, problem=problem)
+    return _with_margin(GatedMetric(name=name, higher_is_better=is_higher, problem=problem), margin)

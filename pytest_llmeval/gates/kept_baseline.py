@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pytest_llmeval.data.code_version import SOURCE
-from pytest_llmeval.gates.baseline import compared_metrics
+from pytest_llmeval.gates.baseline import compared_metrics, compared_usage
 from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.gates.sample_pairs import num_unscored
+from pytest_llmeval.gates.usage import USAGE_FIELDS
 from pytest_llmeval.reporting.report.records import NUM_DIGITS, Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     GateResult,
@@ -124,7 +125,8 @@ def keeps_replies(info: SuiteInfo) -> bool:
 def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) -> Report:
     """Return what later comparisons need of a report, in an order that does not depend on how it was run.
 
-    Of the metrics it has those that are compared: each suite's primary one, and those that ``margins`` name. Of texts
+    Of the metrics it has those that are compared: each suite's primary one, and those that ``margins`` name; of what
+    samples used what ``margins`` name. Of texts
     it has how each suite asks, and ``replies``.
     """
     compared = compared_models(report)
@@ -136,6 +138,7 @@ def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) ->
 
     suites = {group_of_suite(suite, compared): suite for suite in report.suites}
     metrics = {group: compared_metrics(suite, margins) for group, suite in suites.items()}
+    usage = {group: compared_usage(suite, margins) for group, suite in suites.items()}
     values = {group: frozenset().union(*map(needed_values, names)) for group, names in metrics.items()}
     records = [(group_of_record(record, compared), record) for record in report.records]
     records.sort(key=lambda one: (*place(one[0]), one[1].id))
@@ -153,7 +156,13 @@ def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) ->
         },
         suites=tuple(_brief_suite(suites[group], metrics[group]) for group in sorted(suites, key=place)),
         records=[
-            _brief_record(record, group, suites[group].info, values[group], replies.get((group, record.id), _NO_TEXTS))
+            _with_usage(
+                _brief_record(
+                    record, group, suites[group].info, values[group], replies.get((group, record.id), _NO_TEXTS)
+                ),
+                record,
+                usage[group],
+            )
             for group, record in records
         ],
     )
@@ -176,6 +185,12 @@ def _brief_suite(suite: SuiteReport, names: Sequence[str]) -> SuiteReport:
         models=suite.models,
         num_judge_requests=suite.num_judge_requests,
     )
+
+
+def _with_usage(brief: Record, record: Record, metrics: Sequence[str]) -> Record:
+    """Return the brief record with what these metrics say that the sample used."""
+    fields = {field: getattr(record, field) for name in metrics for field in USAGE_FIELDS[name]}
+    return replace(brief, **fields) if fields else brief
 
 
 _DETAILS = (IS_KNOWN, SOURCE, REPLAYED)

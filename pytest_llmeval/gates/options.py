@@ -31,30 +31,39 @@ _EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=
 class Margin:
     """A drop of a metric that is allowed, in the metric's unit, in a suite (``*``: in all that have it).
 
-    ``text`` is the user's, if there was one.
+    ``is_share``: it is a share of the baseline's value instead. ``text`` is the user's, if there was one.
     """
 
     suite: str
     metric: str
     value: float
     text: str = field(default="", compare=False)
+    is_share: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Margin:
-        """Read ``SUITE: METRIC=VALUE``; a suite's name may hold colons. Raises ``GateRuleError``."""
+        """Read ``SUITE: METRIC=VALUE``, or ``10%``; a suite's name may hold colons. Raises ``GateRuleError``."""
         left, equals, number = text.rpartition("=")
         suite, colon, metric = left.rpartition(":")
         suite, metric, number = suite.strip(), metric.strip(), number.strip()
         if not equals or not metric or not number or not text.isprintable() or (colon and not suite):
             raise GateRuleError(f"found {quoted(text)}, {_EXAMPLE}")
+        is_share = number.endswith("%")
         try:
-            value = float(number)
+            value = float(number.removesuffix("%")) / (100 if is_share else 1)
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < 0:
             raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a valid drop; {_EXAMPLE}")
         known = definition(metric)
         widest = known.highest - known.lowest
+        if is_share:
+            if math.isfinite(widest):
+                raise GateRuleError(
+                    f"found {quoted(text)}: a share of the baseline's value is for metrics without an upper "
+                    f"limit, such as seconds; write {metric}={value:g} for a drop of {value:g}"
+                )
+            return cls(suite or ANY_SUITE, metric, value, text, is_share=True)
         if value >= widest:
             hint = f"; did you mean {value / 100:g}?" if value / 100 < widest else ""
             raise GateRuleError(
@@ -68,7 +77,9 @@ class Margin:
 
     def __str__(self) -> str:
         prefix = "" if self.suite == ANY_SUITE else f"{self.suite}: "
-        return f"{prefix}{self.metric}={self.value:g}"
+        return (
+            f"{prefix}{self.metric}={100 * self.value:g}%" if self.is_share else f"{prefix}{self.metric}={self.value:g}"
+        )
 
 
 Given: TypeAlias = Sequence[tuple[GivenGate, Literal["ini", "option"]]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_llmeval.gates.subjects import USAGE_METRICS
 from pytest_llmeval.reporting.report.report import Regression
-from pytest_llmeval.reporting.tables.cells import number
+from pytest_llmeval.reporting.tables.cells import number, small_number
 from pytest_llmeval.scoring.paired_metrics import PairedMetric
 from pytest_llmeval.text.wording import counted
 
@@ -125,7 +126,8 @@ def _effect(found: Regression) -> str:
     if found.ci_low is not None and found.ci_high is not None:
         interval = f" [{_fixed(found.ci_low, decimals)}, {_fixed(found.ci_high, decimals)}]"
     sign = "+" if difference > 0 else ""
-    before, after = (number(value) if decimals <= _MAX_DECIMALS else _fixed(value, decimals) for value in values)
+    write = small_number if found.metric in USAGE_METRICS else number
+    before, after = (write(value) if decimals <= _MAX_DECIMALS else _fixed(value, decimals) for value in values)
     return f"{found.metric} {before} -> {after}: {sign}{_fixed(difference, decimals)}{interval}"
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD, definition
-from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GivenGate
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GivenGate, Statistic
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import MAX_LISTED, nearest, quoted
 
 __all__ = [
+    "SECONDS",
+    "USAGE_METRICS",
     "BoundError",
     "GateSubject",
     "SubjectError",
     "check_bound",
     "check_given_gates",
     "exists",
+    "find_compared",
     "find_metric",
     "find_subject",
     "found_in_none",
@@ -27,6 +31,12 @@ __all__ = [
     "unmatched_gates",
 ]
 
+
+SECONDS = "seconds"
+USAGE_METRICS = ("cost", SECONDS, "num_tokens", "num_prompt_tokens")
+"""What samples used: metrics of every suite. Less of each is better, and none is below 0. They are in no summary: gates
+compute them from the records, and only if one of them is named (``usage.py``). A metric of a suite's own that has one
+of these names hides ours."""
 
 _CATEGORY, _MACRO = "category.", "macro."
 _PERCENT = "_pct"
@@ -42,11 +52,15 @@ class BoundError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSubject:
-    """A metric of the whole suite, of one category, or its mean over the categories (``is_macro``)."""
+    """A metric of the whole suite, of one category, or its mean over the categories (``is_macro``).
+
+    ``is_usage``: it is one of ``USAGE_METRICS``, which are computed from the records and stand in no summary.
+    """
 
     metric: str
     category: str | None = None
     is_macro: bool = False
+    is_usage: bool = False
 
     def __str__(self) -> str:
         if self.is_macro:
@@ -60,12 +74,16 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
     It is a metric, ``macro.METRIC``, or ``category.NAME.METRIC``, in which both names may hold dots; white space counts
     as a single space. ``metrics`` are the scorer's: if they are empty, or have an open name (``*``, ``b.*``), every
     name is found that it can stand for. A metric with the whole name is preferred to one of a category, and a longer
-    category to a shorter one.
+    category to a shorter one. Every suite has ``USAGE_METRICS``, unless its scorer names its own metric so.
     """
     wanted = _plain(text)
     if (whole := _listed(wanted, metrics)) is not None:
         return GateSubject(metric=whole)
+    if wanted in USAGE_METRICS:
+        return GateSubject(metric=wanted, is_usage=True)
     if wanted.startswith(_MACRO):
+        if (usage := wanted.removeprefix(_MACRO)) in USAGE_METRICS and _listed(usage, metrics) is None:
+            raise SubjectError(f"{usage} has no mean over categories; leave out {_MACRO}, or name a category")
         metric = find_metric(wanted.removeprefix(_MACRO), metrics)
         if len(categories) < 2:
             found = f"all are of {quoted(next(iter(categories)))}" if categories else "none has one"
@@ -133,9 +151,25 @@ def nearest_or_all(word: str, known: Iterable[str], there: Sequence[str]) -> str
 
 
 def check_bound(rule: GateRule, subject: GateSubject) -> None:
-    """Raise ``BoundError`` if the rule asks for a bound of a count, which has no interval."""
+    """Raise ``BoundError`` if the rule asks for a bound of a count, which has no interval, or for the sum or a
+    percentile of what is no usage.
+    """
+    if rule.bound in get_args(Statistic) and not subject.is_usage:
+        *names, last = USAGE_METRICS
+        raise BoundError(f"{rule.bound} is for {', '.join(names)} and {last}, and not for {subject.metric}")
     if rule.bound != "value" and definition(subject.metric).kind == "count":
         raise BoundError(f"{subject.metric} is a count of samples, which has no interval; leave out {rule.bound}")
+
+
+def find_compared(text: str, metrics: Sequence[str]) -> tuple[str, bool]:
+    """Return the metric of the suite that ``text`` names, and whether it is one of ``USAGE_METRICS``.
+
+    Raises ``SubjectError``.
+    """
+    wanted = _plain(text)
+    if wanted in USAGE_METRICS and _listed(wanted, metrics) is None:
+        return wanted, True
+    return find_metric(wanted, metrics), False
 
 
 def _of_category(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
@@ -146,6 +180,8 @@ def _of_category(text: str, metrics: Sequence[str], categories: Collection[str])
         if (listed := _listed(rest, metrics)) is not None:
             return GateSubject(metric=listed, category=name)
     for name, rest in splits:
+        if rest in USAGE_METRICS:
+            return GateSubject(metric=rest, category=name, is_usage=True)
         if rest and _is_open_to(rest, metrics):
             return GateSubject(metric=rest, category=name)
     if not categories:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pytest_llmeval.gates.options import GateOptions, Given, Selection
 from pytest_llmeval.gates.subjects import (
@@ -16,20 +17,23 @@ from pytest_llmeval.gates.subjects import (
     SubjectError,
     check_bound,
     exists,
-    find_metric,
+    find_compared,
     find_subject,
     found_in_none,
     nearest_or_all,
 )
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, SuiteReport, Summary
-from pytest_llmeval.reporting.tables.cells import number
+from pytest_llmeval.reporting.tables.cells import number, small_number
 from pytest_llmeval.reporting.tables.suites import reasons_text, why_no_value
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.metrics.summary import Metric, num_missing
-from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GateRuleError
+from pytest_llmeval.suites.format.gates_spec import ANY_SUITE, GateRule, GateRuleError, Statistic
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import quoted
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.usage import UsedBySuite
 
 __all__ = ["decide_thresholds", "number_beside"]
 
@@ -44,9 +48,14 @@ def _finding(rule: GateRule, subject: GateSubject, metric: Metric, decides: floa
     ``decides`` is the metric's value, or the bound that the rule asks for. The interval of a single sample says
     nothing, and is shown only if the rule is about it.
     """
+    write = small_number if subject.is_usage else number
+    if rule.bound in get_args(Statistic):
+        shown = number_beside(decides, rule, write)
+        failed = "" if rule.holds(decides) else f": {_FAILED[rule.comparison]} {rule.written_threshold}"
+        return f"{rule.bound}({printable(str(subject))}) {shown}, n {metric.n}{failed}"
     numbers = {"value": metric.value, "ci_low": metric.ci_low, "ci_high": metric.ci_high}
-    texts = {name: "" if value is None else number(value) for name, value in numbers.items()}
-    texts[rule.bound] = number_beside(decides, rule)
+    texts = {name: "" if value is None else write(value) for name, value in numbers.items()}
+    texts[rule.bound] = number_beside(decides, rule, write)
     has_interval = texts["ci_low"] and texts["ci_high"] and (metric.n > 1 or rule.bound != "value")
     interval = f" [{texts['ci_low']}, {texts['ci_high']}]" if has_interval else ""
     found = f"{printable(str(subject))} {texts['value']}{interval}, n {metric.n}"
@@ -78,9 +87,9 @@ def _not_measurable_reason(subject: GateSubject, parts: Sequence[Summary]) -> st
     return f"{printable(str(subject))} is not measurable on {samples} ({printable(reasons_text(counts))})"
 
 
-def number_beside(value: float, rule: GateRule) -> str:
+def number_beside(value: float, rule: GateRule, write: Callable[[float], str] = number) -> str:
     """Return the value with enough digits to stand on its side of the rule's threshold: 0.5999, and not 0.600."""
-    text = number(value)
+    text = write(value)
     decimals = 4
     while rule.holds(float(text.replace(",", ""))) != rule.holds(value) and decimals <= _MAX_DECIMALS:
         text = f"{value:.{decimals}f}"
@@ -104,7 +113,7 @@ class _Gate:
     for_all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Session:
     """The facts that hold for every gate of a session. ``is_tolerated``: not too many of its samples are unscored."""
 
@@ -113,9 +122,20 @@ class _Session:
     selection: Selection
     is_tolerated: bool
 
+    @cached_property
+    def used(self) -> UsedBySuite:
+        """Return what its samples used, read from the records when a gate names it."""
+        from pytest_llmeval.gates.usage import UsedBySuite
+
+        return UsedBySuite(self.report)
+
 
 class _Fails(Exception):
     """An error that says why a gate fails without a comparison."""
+
+
+class _Undecided(Exception):
+    """An error that says why nothing can be decided."""
 
 
 def decide_thresholds(report: Report, options: GateOptions, selection: Selection) -> tuple[GateResult, ...]:
@@ -187,11 +207,17 @@ def _decide(gate: _Gate, suite: SuiteReport, session: _Session) -> GateResult | 
             raise _Fails(f"{quoted(gate.text)} is not a valid rule")
         _check_complete(suite, session)
         subject = _subject(rule, suite)
-        part, metric = _measured(subject, suite)
-        notes += _notes(suite, subject, part, metric, session)
-        value = _value(rule, subject, metric, part)
+        if subject.is_usage:
+            metric, value, told = _usage(rule, subject, suite, session)
+            notes += told
+        else:
+            part, metric = _measured(subject, suite)
+            notes += _notes(suite, subject, part, metric, session)
+            value = _value(rule, subject, metric, part)
     except _Fails as error:
         return _result(gate, suite, "failed", str(error), notes=tuple(notes))
+    except _Undecided as error:
+        return _result(gate, suite, session.options.undecided, _undecided(str(error), session), notes=tuple(notes))
     outcome: GateOutcome = "passed" if rule.holds(value) else "failed"
     return _result(gate, suite, outcome, _finding(rule, subject, metric, value), subject, value, tuple(notes))
 
@@ -260,8 +286,31 @@ def _measured(subject: GateSubject, suite: SuiteReport) -> tuple[Summary, Metric
     return part, metric
 
 
-def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
-    """Yield the notes that a reader of the number needs. Raise ``_Fails`` if unscored samples are not allowed."""
+def _usage(
+    rule: GateRule, subject: GateSubject, suite: SuiteReport, session: _Session
+) -> tuple[Metric, float, list[str]]:
+    """Return what the samples used, the number that the rule is about, and notes. Raise ``_Fails``, ``_Undecided``."""
+    from pytest_llmeval.gates.sample_pairs import Undecided
+    from pytest_llmeval.gates.usage import UnknownUsage
+
+    part = suite.summary if subject.category is None else suite.categories[subject.category]
+    notes = [*_unscored_notes(suite, subject, part, session)]
+    if notes and rule.bound == "sum":
+        raise _Fails(f"{'; '.join(notes)}, but a sum needs all samples")
+    try:
+        used = session.used.of(suite, subject, rule.bound)
+    except UnknownUsage as error:
+        raise _Fails(str(error)) from None
+    except Undecided as error:
+        raise _Undecided(str(error)) from None
+    value = used.number(rule.bound)
+    if value is None:
+        raise _Fails(f"{subject} has no interval, n {used.metric.n}")
+    return used.metric, value, notes if used.note is None else [*notes, used.note]
+
+
+def _unscored_notes(suite: SuiteReport, subject: GateSubject, part: Summary, session: _Session) -> Iterator[str]:
+    """Yield notes on samples without a score. Raise ``_Fails`` if these are not allowed."""
     num_stray = 0 if subject.category is None else _num_stray(suite)
     if part.num_unscored and not session.is_tolerated:
         raise _Fails(f"{part.num_unscored} of {_samples(part.num_expected)} unscored")
@@ -271,6 +320,11 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
         yield f"{_samples(part.num_unscored, 'unscored ')} allowed"
     if num_stray:
         yield f"{_samples(num_stray, 'unscored ')} without a known category allowed"
+
+
+def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metric, session: _Session) -> Iterator[str]:
+    """Yield the notes that a reader of the number needs. Raise ``_Fails`` if unscored samples are not allowed."""
+    yield from _unscored_notes(suite, subject, part, session)
     measured = list(suite.categories.values()) if subject.is_macro else [part]
     num_missing = sum(_num_missing(subject.metric, one) for one in measured)
     num_scored = sum(one.num_scored for one in measured)
@@ -319,7 +373,7 @@ def _of_absent(info: SuiteInfo, session: _Session) -> Iterator[GateResult]:
     for gate in _gates_of(info, given):
         if gate.for_all and gate.rule is not None:
             try:
-                find_metric(gate.rule.subject, info.metrics)
+                find_compared(gate.rule.subject, info.metrics)
             except SubjectError:
                 continue
         always = gate.origin == "option"

@@ -18,7 +18,7 @@ from pytest_llmeval.types import (
     who_served,
 )
 
-__all__ = ["JudgeUse", "TimeShares", "use_of"]
+__all__ = ["JudgeUse", "TimeShares", "cost_of", "use_of"]
 
 
 class TimeShares:
@@ -60,6 +60,7 @@ class JudgeUse:
 
     ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store. ``served`` are who has
     answered, each once: the role, the model's name, and what its server says of the model and of what it runs on.
+    ``cost`` is None if it is not known of one of the requests.
     """
 
     num_requests: int = 0
@@ -67,6 +68,7 @@ class JudgeUse:
     seconds: float = 0.0
     asked_at: tuple[float | None, ...] = ()
     served: tuple[tuple[Role, str, str | None, str | None], ...] = ()
+    cost: float | None = 0.0
 
     def __add__(self, other: JudgeUse) -> JudgeUse:
         return JudgeUse(
@@ -75,6 +77,7 @@ class JudgeUse:
             seconds=self.seconds + other.seconds,
             asked_at=self.asked_at + other.asked_at,
             served=tuple(dict.fromkeys(self.served + other.served)),
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
 
@@ -94,4 +97,11 @@ def use_of(answers: Sequence[Response | Failed], role: Role, model: object) -> J
                 (role, identify(model).name, *who) for one in responses if (who := who_served(one)) != (None, None)
             )
         ),
+        cost=cost_of(responses),
     )
+
+
+def cost_of(responses: Sequence[Response]) -> float | None:
+    """Return what the responses cost together; None if that is not known of one of them."""
+    known = [one.cost for one in responses if one.cost is not None]
+    return math.fsum(known) if len(known) == len(responses) else None

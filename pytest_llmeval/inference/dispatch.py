@@ -113,7 +113,7 @@ def _loglikelihood_response(response: LoglikelihoodResponse) -> LoglikelihoodRes
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
         kept_as=None if response.kept_as is None else _text(response.kept_as),
-        **_served(response),
+        **_beside(response),
     )
 
 
@@ -131,12 +131,11 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         contexts=None if response.contexts is None else _texts("contexts", response.contexts),
         documents=None if response.documents is None else found_documents(response.documents),
         has_text=bool(response.has_text),
-        cost=None if response.cost is None else _cost(response.cost),
         trace=None if response.trace is None else _trace(response.trace),
         reasoning=None if response.reasoning is None else _text(response.reasoning, "reasoning"),
         is_unfinished=bool(response.is_unfinished),
         tagged=None if response.tagged is None else _text(response.tagged, "tagged"),
-        **_served(response),
+        **_beside(response),
     )
 
 
@@ -149,7 +148,7 @@ def _embedding_response(response: EmbeddingResponse) -> EmbeddingResponse:
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
         kept_as=None if response.kept_as is None else _text(response.kept_as),
-        **_served(response),
+        **_beside(response),
     )
 
 
@@ -188,6 +187,7 @@ def _is_plain(response: LoglikelihoodResponse) -> bool:
         and (response.kept_as is None or type(response.kept_as) is str)
         and (response.served_model is None or type(response.served_model) is str)
         and (response.system_fingerprint is None or type(response.system_fingerprint) is str)
+        and response.cost is None
     )
 
 
@@ -258,14 +258,16 @@ def _time(value: object) -> float | None:
     return None if value is None else _number("asked_at", value)
 
 
-class _Served(TypedDict):
+class _Beside(TypedDict):
     served_model: str | None
     system_fingerprint: str | None
+    cost: float | None
 
 
-def _served(response: Response) -> _Served:
+def _beside(response: Response) -> _Beside:
     model, fingerprint = (None if name is None else _text(name) for name in who_served(response))
-    return _Served(served_model=model, system_fingerprint=fingerprint)
+    cost = None if response.cost is None else _cost(response.cost)
+    return _Beside(served_model=model, system_fingerprint=fingerprint, cost=cost)
 
 
 def _number(name: str, value: object) -> float:

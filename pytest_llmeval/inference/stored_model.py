@@ -32,7 +32,7 @@ from pytest_llmeval.types import (
     IS_KNOWN,
     JSON,
     EngineUse,
-    GenerateResponse,
+    LoglikelihoodRollingRequest,
     ModelIdentity,
     Request,
     Response,
@@ -249,7 +249,8 @@ class StoredModel(UniformBackend):
         self._recent.append((time.monotonic(), line.session))
         reply = replace(as_asked(one.request, reply), asked_at=self._store.asked_at(line), kept_as=line.session)
         cost_of = getattr(self._model, "cost_of", None)  # a server's price is the session's affair, and not the reply's
-        return replace(reply, cost=cost_of(reply)) if cost_of and isinstance(reply, GenerateResponse) else reply
+        has_cost = not isinstance(one.request, LoglikelihoodRollingRequest)  # see ServerModel.cost_of
+        return replace(reply, cost=cost_of(reply)) if cost_of and has_cost else reply
 
     def _keep(self, answered: Sequence[_Asked]) -> None:
         """Keep the answers that are whole, and date each as the store has it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,10 +17,11 @@ import pytest
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError, RequestError
 from pytest_llmeval.evaluation.evaluation import Evaluation, asked_sample, deciding_reply
 from pytest_llmeval.evaluation.fingerprints import question_fingerprint
-from pytest_llmeval.inference.accounting import JudgeUse
+from pytest_llmeval.inference.accounting import JudgeUse, cost_of
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
 from pytest_llmeval.plugin.models import judges_of
+from pytest_llmeval.plugin.process_roles import session_of
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.stash import (
     MODEL_STOPPED,
@@ -307,7 +307,9 @@ class SampleItem(pytest.Function):
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
-            cost=_cost_of_replies(responses),
+            is_reused=_is_reused(self.config, responses),
+            judge_cost=use.cost if use.num_requests else None,
+            cost=cost_of(responses) if responses else None,
             served_by=_served_by(name, responses, use),
             num_truncated=sum(
                 isinstance(reply, GenerateResponse) and reply.finish_reason == "length" for reply in responses
@@ -445,6 +447,11 @@ def _seconds_of(model: object, responses: Sequence[Response]) -> float:
     return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
 
 
+def _is_reused(config: pytest.Config, responses: Sequence[Response]) -> bool:
+    """Tell whether a reply is from a store, where another session has left it."""
+    return any(response.kept_as not in (None, session_of(config)[0]) for response in responses)
+
+
 def _phases_of(responses: Sequence[Response]) -> dict[str, Any]:
     """Return the seconds of reading prompts and of writing after the first token, if the model tells them apart."""
     written = [response for response in responses if isinstance(response, GenerateResponse)]
@@ -452,13 +459,6 @@ def _phases_of(responses: Sequence[Response]) -> dict[str, Any]:
     if not written or len(prefill) < len(responses):
         return {}
     return {"prefill_seconds": sum(prefill), "num_decoded": sum(max(0, reply.num_tokens - 1) for reply in written)}
-
-
-def _cost_of_replies(responses: Sequence[Response]) -> float | None:
-    """Return the cost of all replies; None unless the model gives it for each."""
-    costs = [response.cost if isinstance(response, GenerateResponse) else None for response in responses]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if known and len(known) == len(costs) else None
 
 
 def _served_by(name: str, responses: Sequence[Response], use: JudgeUse) -> tuple[Mapping[str, JSON], ...]:

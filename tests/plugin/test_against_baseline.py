@@ -248,3 +248,10 @@ def test_several_models_against_one(project: pytest.Pytester, workers: list[str]
         if gate["kind"] == "baseline"
     }
     assert found == {"python:models:new": ("passed", 0.75), "python:models:worse": ("failed", 0.0)}
+
+
+def test_a_margin_of_time_for_other_suites_fails_nothing(project: pytest.Pytester) -> None:
+    given = (BASELINE, NEW, JUDGE, REPORT, "--llm-max-drop=seconds=10%", "--llm-gate-mode=margin")
+    result = project.runpytest(*ALONE, *given, "pairs.yaml")
+    outcomes = {gate["metric"]: gate["outcome"] for gate in report_of(project)["gates"]}
+    assert outcomes["seconds"] == "skipped", result.stdout.str()

@@ -219,15 +219,23 @@ class ServerModel(UniformBackend):
         )
         return use + self._served
 
-    def cost_of(self, counted: Usage | GenerateResponse) -> float | None:
-        """Return what these tokens cost by the prices of this session; None if no price was given."""
-        tokens = counted.num_prompt_tokens, counted.num_tokens
+    def cost_of(self, counted: Usage | Response) -> float | None:
+        """Return what these tokens cost by the prices of this session; None if no price was given.
+
+        A log-likelihood counts as a request of its own, as APIs bill it: context and continuation are read, and one
+        token is written behind them. Options that a server takes in one request can cost less together. A text that is
+        scored whole has no cost: it does not say how often its tokens were read, as windows overlap.
+        """
+        if isinstance(counted, LoglikelihoodResponse):
+            tokens = counted.num_context_tokens + counted.num_tokens, 1
+        else:
+            tokens = counted.num_prompt_tokens, counted.num_tokens
         costs = [price * count / 1e6 for price, count in zip(self._prices, tokens, strict=True) if price is not None]
         return math.fsum(costs) if costs else None
 
     def _priced(self, answer: Response | Failed) -> Response | Failed:
         """Return a reply with what its tokens cost."""
-        return replace(answer, cost=self.cost_of(answer)) if isinstance(answer, GenerateResponse) else answer
+        return answer if isinstance(answer, RequestError) else replace(answer, cost=self.cost_of(answer))
 
     def lacks_method(self, suite: str, method: str) -> str | None:
         """Return why the servers cannot be asked for this method of ``Model``, in one line; None if they can."""
@@ -322,7 +330,7 @@ class ServerModel(UniformBackend):
         for place, answer in answers.items():
             if not isinstance(answer, RequestError):
                 self._served = self._served.counting(answer)
-            _resolve(futures[place], self._priced(answer))
+            _resolve(futures[place], answer if isinstance(question, Windows) else self._priced(answer))
 
 
 def _resolve(future: Future[Response | Failed], answer: Response | Failed) -> None:

@@ -338,6 +338,7 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
         suites=(),
         records=ChainedRecords([report.records for report in reports]),
         stopped="; ".join(dict.fromkeys(report.stopped for report in reports if report.stopped)) or None,
+        budget=reduce(add, budgets) if (budgets := [one.budget for one in reports if one.budget is not None]) else None,
         store=reduce(add, stores) if (stores := [one.store for one in reports if one.store is not None]) else None,
     )
     merged = with_suites(merged, _merged_groups(parts, groups, compared), compared, problems, of_session=False)

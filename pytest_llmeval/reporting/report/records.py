@@ -51,8 +51,8 @@ class Record:
     prompts. ``seconds`` is the model's time: a share of its batch's, unless the sample ``is_timed`` by itself. If it is
     known, ``prefill_seconds`` passed until each reply's first token was there; ``num_decoded`` tokens came after.
     ``cost`` is the cost of the sample's replies in the user's currency, if the model gives it for each.
-    ``num_judge_requests``, ``num_judge_tokens`` (read and written) and ``judge_seconds`` are a judge's alone, and no
-    other number contains them.
+    ``num_judge_requests``, ``num_judge_tokens`` (read and written), ``judge_seconds`` and ``judge_cost`` are a judge's
+    alone, and no other number contains them; ``judge_cost`` is None if it is not known of each request.
 
     ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged,
     ``question_fingerprint`` the question, its options and its target, whatever the prompt. ``cluster`` names what the
@@ -62,6 +62,7 @@ class Record:
     In a session with a store, ``asked_at`` is the time at which the last reply was asked for (ISO 8601, UTC), maybe by
     an earlier session, and ``kept_as`` is a hash of the sessions that asked for the replies. It is
     ``UNKNOWN_REPLIES`` or ``NEW_REPLIES`` if a hand-written test does not say which replies the sample is about.
+    ``is_reused``: an earlier session asked for one of the replies; hand-written tests do not say that.
     ``served_by`` lists the authors of replies and verdicts, as servers name them, who differ from those of the
     session's first: ``role`` (None for the evaluated model), ``name``, ``model``, ``system_fingerprint``.
     """
@@ -102,6 +103,8 @@ class Record:
     reasoning: str | None = None
     num_truncated: int = 0
     question_fingerprint: str | None = None
+    judge_cost: float | None = None
+    is_reused: bool = False
 
     def is_same_sample(self, other: Record) -> bool:
         """Tell whether both are known to be asked and judged in the same way, whatever the model."""

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import metadata
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.origin import ReportOrigin
@@ -25,6 +25,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "SINCE_DIGEST",
     "Averages",
+    "BudgetUse",
     "Comparison",
     "GateMode",
     "GateOutcome",
@@ -202,8 +203,8 @@ class SuiteReport:
     were timed by themselves, and whose tokens were counted: shares of a batch's time are equal, and their percentiles
     say nothing. ``phases`` are where generated texts spent their time, as far as the model tells. ``cost`` is the sum
     over the ``num_priced`` records that have a cost (None: not counted, in reports of earlier versions), None if none
-    has. ``per_sample`` is None if no sample is scored. ``distributions`` are of the samples' values of each metric that
-    is a mean of them.
+    has; ``judge_cost`` is the judges', of the records of which it is known. ``per_sample`` is None if no sample is
+    scored. ``distributions`` are of the samples' values of each metric that is a mean of them.
     """
 
     info: SuiteInfo
@@ -225,6 +226,7 @@ class SuiteReport:
     phases: Phases | None = None
     cost: float | None = None
     num_priced: int | None = None
+    judge_cost: float | None = None
     per_sample: PerSample | None = None
     distributions: Mapping[str, Distribution] = field(default_factory=dict)
 
@@ -332,6 +334,38 @@ class StoreUse:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """The money and the tokens that a session with a budget has paid, its self-tests of servers included.
+
+    ``most_cost`` and ``most_tokens`` are the limits (``--llm-budget``, ``--llm-budget-tokens``), None for no limit.
+    ``ended`` says why nothing more was asked, if so.
+    """
+
+    cost: float
+    num_tokens: int
+    most_cost: float | None = None
+    most_tokens: int | None = None
+    ended: str | None = None
+
+    def __add__(self, other: BudgetUse) -> BudgetUse:
+        """Add two parts of a run, each with a budget of its own."""
+        return BudgetUse(
+            cost=self.cost + other.cost,
+            num_tokens=self.num_tokens + other.num_tokens,
+            most_cost=_sum_if_all(self.most_cost, other.most_cost),
+            most_tokens=_sum_if_all(self.most_tokens, other.most_tokens),
+            ended=_joined("; ", self.ended, other.ended) or None,
+        )
+
+
+_N = TypeVar("_N", int, float)
+
+
+def _sum_if_all(one: _N | None, other: _N | None) -> _N | None:
+    return None if one is None or other is None else one + other
+
+
 def _joined(separator: str, *texts: str | None) -> str:
     """Join the texts, each once, also one that stands in a text which was joined before."""
     return separator.join(dict.fromkeys(part for text in texts if text for part in text.split(separator)))
@@ -361,9 +395,9 @@ class Report:
     when they are asked for; those of a session that is still to be written hold no texts. ``definitions`` say what the
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
     was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
-    ``use`` of those behind servers. ``store`` is None for a session without one. ``origin`` is None if it was not
-    recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, and has what comparisons need and no
-    more.
+    ``use`` of those behind servers. ``store`` and ``budget`` are None for a session without one. ``origin`` is None
+    if it was not recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, and has what comparisons
+    need and no more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
@@ -389,6 +423,7 @@ class Report:
     averages: tuple[Averages, ...] = ()
     gates: tuple[GateResult, ...] = ()
     store: StoreUse | None = None
+    budget: BudgetUse | None = None
     records: Sequence[Record] = field(repr=False)
     altered: str | None = None
 

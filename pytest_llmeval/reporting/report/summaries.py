@@ -147,21 +147,22 @@ def with_sums(suite: SuiteReport, records: Sequence[Record]) -> SuiteReport:
         num_judge_requests=sum(record.num_judge_requests for record in records),
         num_judge_tokens=sum(record.num_judge_tokens for record in records),
         judge_seconds=math.fsum(record.judge_seconds for record in records),
-        cost=_cost_of(records),
+        cost=_sum_of_known(record.cost for record in records),
+        judge_cost=_sum_of_known(record.judge_cost for record in records),
     )
 
 
-def _cost_of(records: Iterable[Record]) -> float | None:
-    """Return the sum over the records that have a cost, or None if none has."""
-    costs = [record.cost for record in records if record.cost is not None]
-    return math.fsum(costs) if costs else None
+def _sum_of_known(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of the costs that are known, or None if none is."""
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known else None
 
 
 def _per_sample(records: Sequence[Record]) -> PerSample | None:
     n, num_priced = len(records), sum(record.cost is not None for record in records)
     if not n:
         return None
-    cost = _cost_of(records)
+    cost = _sum_of_known(record.cost for record in records)
     counted = [record for record in records if record.num_prompt_tokens + record.num_tokens > 0]
     return PerSample(
         n=n,

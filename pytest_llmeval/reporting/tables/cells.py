@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -17,8 +18,11 @@ __all__ = [
     "rate_text",
     "short_number",
     "signed",
+    "small_number",
     "with_interval",
 ]
+
+_MOST_DECIMALS = 12
 
 Tone: TypeAlias = Literal["good", "bad", "strong"]
 
@@ -69,6 +73,13 @@ def number(value: float) -> str:
     if abs(value) < 1000:
         return f"{value:.3f}"
     return f"{value:,.0f}" if abs(value) < 1e7 else f"{value:.3e}"
+
+
+def small_number(value: float) -> str:
+    """Return ``number``, with as many decimals as three digits of a value below 0.1 need."""
+    if value == 0 or abs(value) >= 0.1:
+        return number(value)
+    return f"{value:.{min(2 - math.floor(math.log10(abs(value))), _MOST_DECIMALS)}f}"
 
 
 def short_number(value: float) -> str:

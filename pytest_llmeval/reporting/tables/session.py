@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
+    BudgetUse,
     Group,
     PerSample,
     Report,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAST_SECONDS_UNCOUNTED",
+    "budget_texts",
     "engine_texts",
     "has_many_without_answer",
     "incomplete_texts",
@@ -41,6 +43,7 @@ __all__ = [
     "latency_texts",
     "model_texts",
     "no_answer_texts",
+    "paid_text",
     "per_sample_table",
     "phase_texts",
     "server_texts",
@@ -174,7 +177,7 @@ def _meaningful_latency(suite: SuiteReport) -> Percentiles | None:
     return None if suite.latency is None or suite.latency.p95 < least else suite.latency
 
 
-_HEADERS = ("suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all")
+_HEADERS = ("suite", "n", "prompt tokens", "tokens", "time", "cost", "cost in all", "judges' cost")
 
 
 def per_sample_table(report: Report, names: Mapping[str, str], *, always: bool = False) -> Table:
@@ -188,12 +191,17 @@ def per_sample_table(report: Report, names: Mapping[str, str], *, always: bool =
             printable(suite_name(suite, names)),
             *_sample_cells(suite.per_sample, is_timed),
             _cost(suite.cost) + _part(suite.num_priced or 0, suite.summary.num_scored + suite.summary.num_unscored),
+            _cost(suite.judge_cost),
         ]
         for suite in report.suites
         if suite.per_sample is not None
     ]
     used = [place for place in range(len(_HEADERS)) if place < 2 or any(row[place] for row in rows)]
-    is_wanted = always or bool(report.comparisons) or any(suite.cost is not None for suite in report.suites)
+    is_wanted = (
+        always
+        or bool(report.comparisons)
+        or any(suite.cost is not None or suite.judge_cost is not None for suite in report.suites)
+    )
     if not is_wanted or len(used) < 3:
         return Table(headers=[], rows=[], align=[])
     headers = [_HEADERS[place] for place in used]
@@ -332,6 +340,26 @@ def store_texts(report: Report) -> Iterator[str]:
             yield f"store: {name}: {stored}; --llm-store-max-age 7d reuses those of the last 7 days"
     if store.problem is not None:
         yield f"store: replies could no longer be kept: {store.problem}"
+
+
+def budget_texts(report: Report) -> Iterator[str]:
+    """Say what was paid of a budget. If it stopped the session, one of the report's problems says so, and this too."""
+    if report.budget is not None and report.budget.ended is None:
+        yield f"budget: {paid_text(report.budget)}"
+
+
+def paid_text(budget: BudgetUse) -> str:
+    """Return the money and the tokens that were paid, each with its limit if it has one: ``3.10 of 5 paid``."""
+    parts = []
+    if budget.most_cost is not None:
+        parts.append(f"{cost_text(budget.cost)} of {budget.most_cost:g} paid")
+    elif budget.cost:
+        parts.append(f"{cost_text(budget.cost)} paid")
+    if budget.most_tokens is not None:
+        parts.append(f"{budget.num_tokens:,} of {budget.most_tokens:,} tokens")
+    elif budget.num_tokens:
+        parts.append(f"{budget.num_tokens:,} tokens")
+    return ", ".join(parts)
 
 
 def _flaws(store: StoreUse) -> Iterator[str]:

@@ -46,7 +46,7 @@ COLUMNS = (
     *("suite", "model", "id", "category", "cluster", "status", "answer", "target", "no_answer", "chance"),
     *("num_prompt_tokens", "num_tokens", "seconds", "cost"),
     *("question", "choices", "prompt", "output", "reason", "details", "nodeid", "fingerprint"),
-    *("reasoning", "num_truncated"),
+    *("reasoning", "num_truncated", "judge_cost"),
 )
 """Fields of a record that are columns, before the columns of its values."""
 
@@ -90,7 +90,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _BATCH = 5_000
 """The most samples that are held at once."""
 
-_FLOATS = ("chance", "seconds", "cost")
+_FLOATS = ("chance", "seconds", "cost", "judge_cost")
 _INTEGERS = ("num_prompt_tokens", "num_tokens", "num_truncated")
 _OTHERS = (*_FLOATS, *_INTEGERS, "no_answer")
 """Columns that are no text."""

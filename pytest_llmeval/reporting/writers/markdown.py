@@ -44,6 +44,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
+    budget_texts,
     incomplete_texts,
     latency_table,
     model_texts,
@@ -379,7 +380,7 @@ def _head(report: Report) -> Iterator[str]:
         yield markdown_text(f"From {', '.join(texts)}.")
         yield ""
     served = fingerprint_texts([*report.models, *report.judges])
-    for text in (*incomplete_texts(report), *store_texts(report), *served):
+    for text in (*incomplete_texts(report), *budget_texts(report), *store_texts(report), *served):
         yield markdown_text(f"{text[0].upper()}{text[1:]}.")
         yield ""
 

@@ -26,6 +26,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
+    budget_texts,
     engine_texts,
     incomplete_texts,
     latency_texts,
@@ -142,7 +143,7 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     yield from map(printable, incomplete_texts(report))
     if timing := [*speed_texts(report), *latency_lines(report.suites, names, width=width)]:
         yield from ("", *timing)
-    for text in store_texts(report):
+    for text in (*budget_texts(report), *store_texts(report)):
         yield from wrapped_lines(printable(text), width=width)
     for models in () if report.is_brief else (report.models, report.judges):
         yield from server_texts(models)

@@ -253,6 +253,9 @@ class Paired(Protocol):
     def test(self, min_draws: int) -> PairedTest:
         """Test it, with at least ``min_draws`` draws where the test is not exact."""
 
+    def with_margin(self, margin: float) -> Paired:
+        """Return the same with another drop that is allowed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedValues:
@@ -269,6 +272,10 @@ class PairedValues:
     clusters: Sequence[Hashable] | None = None
     margin: float = 0.0
     num_averaged: int = 1
+
+    def with_margin(self, margin: float) -> PairedValues:
+        """Return the same with another margin."""
+        return replace(self, margin=margin)
 
     def gains(self) -> list[float]:
         """Return each sample's difference, more is better. ``ValueError`` for sequences of two lengths."""
@@ -337,6 +344,10 @@ class PairedSums:
     higher_is_better: bool = True
     clusters: Sequence[Hashable] | None = None
     margin: float = 0.0
+
+    def with_margin(self, margin: float) -> PairedSums:
+        """Return the same with another margin."""
+        return replace(self, margin=margin)
 
     def gain(self) -> float | None:
         """Return the metric's difference, more is better; None where it has no value in one of the runs."""

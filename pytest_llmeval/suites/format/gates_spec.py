@@ -6,17 +6,31 @@ import math
 import operator
 import re
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, refuse_here, whole
 from pytest_llmeval.text.wording import describe, nearest, quoted
 
-__all__ = ["ANY_SUITE", "RULE_PATTERN", "Bound", "GateRule", "GateRuleError", "Gates", "GivenGate", "PrimaryMetricSpec"]
+__all__ = [
+    "ANY_SUITE",
+    "RULE_PATTERN",
+    "Bound",
+    "GateRule",
+    "GateRuleError",
+    "Gates",
+    "GivenGate",
+    "PrimaryMetricSpec",
+    "Statistic",
+]
 
 
-Bound: TypeAlias = Literal["value", "ci_low", "ci_high"]
+Statistic: TypeAlias = Literal["sum", "p50", "p95", "p99"]
+"""The sum or a percentile over samples, of what each of them used (money, time, tokens)."""
+
+Bound: TypeAlias = Literal["value", "ci_low", "ci_high"] | Statistic
+"""The number of a metric that a rule is about: its value, a bound of its interval, or a ``Statistic``."""
 
 ANY_SUITE = "*"
 """The name that stands for every suite that has the metric."""
@@ -29,7 +43,7 @@ _EXAMPLE = "expected a metric, >=, >, <= or <, and a number, such as 'accuracy >
 _FORM = re.compile(r"(?P<left>.*[^\s<>=]) ?(?P<comparison>>=|<=|>|<) ?(?P<number>[^<>=]*)")
 _CALL = re.compile(r"(?P<bound>\w+) ?\( ?(?P<subject>.*\S) ?\)")
 _NUMBER = re.compile(_NUMBER_PATTERN)
-_BOUNDS = ("ci_low", "ci_high")
+_BOUNDS = ("ci_low", "ci_high", *get_args(Statistic))
 _COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
 _OF_CATEGORY = re.compile(r"(?:(?P<suite>.*?) ?: ?)??(?P<rule>(?:\w+ ?\( ?)?category\..*)")
 
@@ -67,8 +81,8 @@ class GateRule:
             left, bound = call["subject"], call["bound"]
             if bound not in _BOUNDS:
                 near = nearest(bound, _BOUNDS)
-                hint = f"did you mean {near}?" if near else f"expected {' or '.join(_BOUNDS)}"
-                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is not a bound of an interval; {hint}")
+                hint = f"did you mean {near}?" if near else f"expected {', '.join(_BOUNDS[:-1])} or {_BOUNDS[-1]}"
+                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is no number of a metric; {hint}")
         shown = left if bound == "value" else f"{bound}({left})"
         return cls(
             f"{shown} {found['comparison']} {number}", left, found["comparison"], float(number), cast(Bound, bound)

@@ -463,6 +463,7 @@ def _shown(record: Record) -> dict[str, JSON]:
             ("cost", record.cost),
             ("judge's requests", record.num_judge_requests),
             ("judge's tokens", record.num_judge_tokens),
+            ("judge's cost", record.judge_cost),
         )
         if value
     ]

@@ -27,6 +27,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     ordered_gates,
 )
 from pytest_llmeval.reporting.tables.session import (
+    budget_texts,
     engine_texts,
     latency_table,
     per_sample_table,
@@ -265,6 +266,7 @@ def environment_tables(report: Report, names: Mapping[str, str]) -> Iterator[Pag
         *speed_texts(report),
         *engine_texts(report.suites, names),
         *store_texts(report),
+        *budget_texts(report),
         *(text for models in asked for text in server_texts(models)),
     ]
     if lines:
