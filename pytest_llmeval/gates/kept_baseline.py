@@ -125,8 +125,7 @@ def keeps_replies(info: SuiteInfo) -> bool:
 def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) -> Report:
     """Return what later comparisons need of a report, in an order that does not depend on how it was run.
 
-    Of the metrics it has those that are compared: each suite's primary one, and those that ``margins`` name; of what
-    samples used what ``margins`` name. Of texts
+    Of the metrics it has those that are compared: each suite's primary one, and those that ``margins`` name. Of texts
     it has how each suite asks, and ``replies``.
     """
     compared = compared_models(report)

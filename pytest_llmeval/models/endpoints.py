@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, quote, urlsplit
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.text.redaction import one_line, redact
 from pytest_llmeval.text.wording import expected_one_of, nearest, quoted
 from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.budget import Budget
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
@@ -329,6 +332,7 @@ class ServerArguments:
     price_out: float | None = None
     shared_folder: Path | None = None
     """The folder in which processes agree on how many requests a host gets at once; None if there is one process."""
+    budget: Budget | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(

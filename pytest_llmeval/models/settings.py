@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.types import JSON
+
+if TYPE_CHECKING:
+    from pytest_llmeval.models.budget import Budget
 
 __all__ = [
     "CHECKPOINT_ARGS",
@@ -55,7 +58,7 @@ class ModelSettings:
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
     In ``shared_folder`` they agree on how many requests a model gets at once; None if there is one process.
-    ``findings``: what is known of models already.
+    ``findings``: what is known of models already. ``budget``: what the session may pay, None for any amount.
     """
 
     device: str | None = None
@@ -69,6 +72,7 @@ class ModelSettings:
     num_workers: int | None = None
     shared_folder: Path | None = None
     findings: Findings | None = field(default=None, compare=False)
+    budget: Budget | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class ModelKind:
     """True if a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
     """True if a server runs it, which the processes of a session share; it is not asked if no test runs."""
+    pays: bool | None = None
+    """True if its models keep to a budget (``--llm-budget``), False if nothing is paid for them, None if neither."""
     shares_limits: bool = False
     """True if the processes of a session agree on how many of its requests are under way at once."""
     imports_from_project: bool = False
@@ -90,6 +92,10 @@ class ModelKind:
     """The roles in which scorers can ask its models."""
     is_fallback: bool = False
     """True if every other kind is tried first."""
+
+    def has_price(self, spec: ModelSpec, settings: ModelSettings) -> bool:
+        """Tell whether it is known what the model's replies cost, or will be with each reply."""
+        return True
 
     def shown_usage(self) -> str:
         """Return ``usage``, or what stands for it."""

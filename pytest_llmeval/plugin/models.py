@@ -24,6 +24,7 @@ from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
+from pytest_llmeval.plugin.budget import budget_of, check_budget
 from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
@@ -36,6 +37,7 @@ from pytest_llmeval.types import AskedSample
 
 if TYPE_CHECKING:
     from pytest_llmeval.evaluation.evaluation import Evaluation
+    from pytest_llmeval.models.budget import Budget
     from pytest_llmeval.models.ray.model import ReplicatedModel
 
 __all__ = [
@@ -98,12 +100,13 @@ def model_settings(settings: Settings, device: str | None) -> ModelSettings:
     )
 
 
-def check_model_options(settings: Settings, *, loads: bool) -> None:
+def check_model_options(settings: Settings, *, loads: bool, budget: Budget | None = None) -> None:
     """Raise ``OptionError`` or ``ModelError`` for models that cannot be loaded, before anything runs.
 
-    Two names of one model are an error, too. If nothing will be loaded, only the wording of options is checked.
+    What their servers are asked here counts against the ``budget``. Two names of one model are an error, too. If
+    nothing will be loaded, only the wording of options is checked.
     """
-    own = model_settings(settings, settings.device)
+    own = replace(model_settings(settings, settings.device), budget=budget)
     known: dict[object, ModelSpec] = {}
     for spec in settings.model_specs:
         with calling(spec.kind, "key"):
@@ -112,6 +115,8 @@ def check_model_options(settings: Settings, *, loads: bool) -> None:
             raise OptionError(f"--llm-model {other.name} and --llm-model {spec.name} are the same model: give it once")
     check_model_args(settings.all_specs, own)
     _check_ray(settings, own)
+    if budget is not None:
+        check_budget(settings, own)
     if loads:
         if settings.ray is not None and ":" in settings.ray:
             from pytest_llmeval.models.ray.cluster import check_reachable
@@ -250,7 +255,8 @@ def loaded_model(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
         loaded = _load_replicas(config, settings, spec, device)
     else:
         own = model_settings(settings, device)
-        loaded = load_model(spec, replace(own, shared_folder=shared_folder(config), findings=findings_of(config)))
+        shared = replace(own, shared_folder=shared_folder(config), findings=findings_of(config))
+        loaded = load_model(spec, replace(shared, budget=budget_of(config)))
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:

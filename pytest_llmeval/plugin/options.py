@@ -80,6 +80,12 @@ def _positive(value: str) -> int:
     return int(value)
 
 
+def _money(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", value) or float(value) == 0:
+        raise ValueError("expected an amount of money above 0, such as 5 or 0.50")
+    return float(value)
+
+
 def _gpus(value: str) -> float:
     if not re.fullmatch(r"[0-9]{1,4}|0?\.[0-9]{1,4}", value):
         raise ValueError("expected a whole number, or a part of one GPU, such as 0.5")
@@ -382,6 +388,19 @@ OPTIONS: tuple[Option, ...] = (
         "that may have changed behind its name (a hosted one, Python code).",
     ),
     Option(
+        name="budget",
+        metavar="COST",
+        parse=_money,
+        help="Ask for nothing more before more than this could be paid, in the currency of price_in and price_out. "
+        "Samples that are left are unscored; with --llm-store the next run goes on with them.",
+    ),
+    Option(
+        name="budget_tokens",
+        metavar="N",
+        parse=_positive,
+        help="The same for a number of tokens, of prompts and replies together, of servers and Python functions.",
+    ),
+    Option(
         name="gate",
         kind="list",
         ini_field="project_gate",
@@ -420,8 +439,9 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="'METRIC=MARGIN'",
         parse=_imported("gates.options:Margin.parse"),
-        help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'. Default: 0, of "
-        "each suite's primary metric. Can be given several times.",
+        help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'; with a "
+        "percent sign, a share of the baseline's. Default: 0, of each suite's primary metric. Can be given several "
+        "times.",
     ),
     Option(
         name="gate_mode",

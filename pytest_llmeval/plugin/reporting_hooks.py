@@ -68,6 +68,11 @@ def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence
             f"{collected.unanswered} needs a model: give --llm-model (--llm-model demo ships with the plugin), "
             "or override the fixture llm_model in a conftest.py"
         )
+    if settings.budget_option is not None and collected.has_model and not settings.models:
+        raise pytest.UsageError(
+            f"{settings.budget_option}: nothing says what the model of a conftest.py costs; name it by --llm-model, or "
+            "leave out the budget"
+        )
     for role, path in collected.lacking.items():
         if was_asked_for or collected.has_model:
             raise pytest.UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
@@ -22,6 +22,7 @@ from pytest_llmeval.plugin.stash import MODEL_STOPPED, num_deselected_key
 from pytest_llmeval.reporting.report.origin import ReportOrigin, find_origin
 from pytest_llmeval.reporting.report.records import Payload, Record, SuiteInfo, Unrecorded, without_texts
 from pytest_llmeval.reporting.report.report import (
+    BudgetUse,
     GateResult,
     Group,
     Report,
@@ -358,6 +359,7 @@ class LLMSession:
                 records=records,
                 stopped=stopped,
                 store=self._store_use(records),
+                budget=self._budget_use(),
             ),
             gathered.groups(records),
             gathered.compared,
@@ -365,7 +367,7 @@ class LLMSession:
         )
         models, judges = tuple(gathered.ordered_models(report.suites)), tuple(gathered.judges())
         report = dataclasses.replace(report, selection=selected_of(self._config, report.suites))
-        gathered.problems += [*mixtures([*models, *judges]), *never_named(report)]
+        gathered.problems += [*mixtures([*models, *judges]), *never_named(report), *_budget_problems(report)]
         num_unscored = sum(record.status == "unscored" for record in records)
         allowed = self._settings.allow_unscored
         if allowed and num_unscored > allowed:
@@ -391,6 +393,13 @@ class LLMSession:
         )
         self._is_open = bool(missing) and unasked is None and stopped is not None
         return self.report
+
+    def _budget_use(self) -> BudgetUse | None:
+        if self._settings.budget_option is None:
+            return None
+        from pytest_llmeval.plugin.budget import budget_use
+
+        return budget_use(self._config)
 
     def _store_use(self, records: Iterable[Record]) -> StoreUse | None:
         store = self._settings.store
@@ -484,6 +493,14 @@ def _why_stopped(session: pytest.Session) -> str | None:
     if session.exitstatus in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         return "stopped by an error"
     return None
+
+
+def _budget_problems(report: Report) -> Iterator[str]:
+    """Say that a budget stopped the session, which fails it whatever ``--llm-allow-unscored`` allows."""
+    if report.budget is not None and report.budget.ended is not None:
+        from pytest_llmeval.reporting.tables.session import paid_text
+
+        yield f"nothing more was asked: {report.budget.ended}; {paid_text(report.budget)}"
 
 
 def _options(settings: Settings) -> dict[str, JSON]:

@@ -93,6 +93,8 @@ class Settings:
     store: Path | None = None
     store_refresh: bool = False
     store_max_age: Amount | None = None
+    budget: float | None = None
+    budget_tokens: int | None = None
     gate: tuple[GivenGate, ...] = ()
     project_gate: tuple[GivenGate, ...] = ()
     baseline: Path | None = None
@@ -117,6 +119,13 @@ class Settings:
     def all_specs(self) -> tuple[ModelSpec, ...]:
         """Return the specs of the models that are evaluated and of those that scorers ask."""
         return (*self.model_specs, *(spec for specs in self.role_specs.values() for spec in specs))
+
+    @property
+    def budget_option(self) -> str | None:
+        """Return the option that bounds what the session may pay, for messages; None without a budget."""
+        if self.budget is not None:
+            return "--llm-budget"
+        return None if self.budget_tokens is None else "--llm-budget-tokens"
 
     @property
     def asks_for_gates(self) -> bool:

@@ -85,7 +85,9 @@ def _check(config: pytest.Config, settings: Settings) -> None:
             from pytest_llmeval.models.servers.kind import close_connected
 
             config.add_cleanup(close_connected)
-        check_model_options(settings, loads=is_run)
+        from pytest_llmeval.plugin.budget import budget_of
+
+        check_model_options(settings, loads=is_run, budget=budget_of(config))
     if doubled := [key for key, number in Counter(key for key, _ in settings.label).items() if number > 1]:
         raise OptionError(f"--llm-label {doubled[0]}: it was given twice, and has one value; leave one out")
     from pytest_llmeval.plugin.gate_setup import check_gates, read_baseline

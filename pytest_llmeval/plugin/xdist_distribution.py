@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import astuple
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +103,10 @@ class WorkDistribution:
         kinds = [spec.kind for spec in self._config.stash[settings_key].all_specs]
         if any(kind.is_remote or kind.shares_limits or kind.needs_device for kind in kinds):
             node.workerinput[SHARED_KEY] = self._shared_folder
+            if self._config.stash[settings_key].budget_option is not None:
+                from pytest_llmeval.plugin.budget import share_budget
+
+                share_budget(self._config, node, Path(self._shared_folder))
         if any(kind.needs_device for kind in kinds):
             from pytest_llmeval.plugin.xdist_messages import share_findings
 

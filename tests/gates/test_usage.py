@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_llmeval.gates.kept_baseline import brief_report
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.gates.usage import usage_metric
@@ -259,3 +260,21 @@ def test_margins_that_cannot_be(text: str, problem: str) -> None:
 @pytest.mark.parametrize("text", ["seconds=10%", "boolq: cost=2.5%", "perplexity=1%", "cost=0.5"])
 def test_margins_are_written_as_they_are_read(text: str) -> None:
     assert str(Margin.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "samples"),
+    [
+        ("seconds=10%", timed(*TIMES)),
+        ("cost=10%", [{"cost": 0.5, "judge_cost": 0.25, "num_judge_requests": 1}] * 40),
+        ("num_tokens=10%", [{"num_tokens": 5, "num_prompt_tokens": 7}] * 40),
+    ],
+)
+def test_a_brief_baseline_keeps_what_its_margins_name(text: str, samples: list[dict[str, Any]]) -> None:
+    made = used(samples)
+    for kept, outcome in (([Margin.parse(text)], "passed"), ([], "failed")):
+        brief = brief_report(report(made), kept, {})
+        _, second = compared(brief, report(made), margin(text))
+        assert second.outcome == outcome
+        name = text.partition("=")[0]
+        assert outcome == "passed" or second.reason.startswith(f"the baseline does not keep {name}: ")

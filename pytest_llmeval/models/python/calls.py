@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.concurrency import FileSlots, FixedLimit
 from pytest_llmeval.models.servers.loop import SharedLoop
 
@@ -24,6 +25,8 @@ _FAILURES = (Exception, SystemExit, asyncio.CancelledError)
 """Exceptions that are a call's own failure. Ctrl-C is none, nor is one that ends a test of pytest."""
 _PATIENCE_S = 1.0
 """The seconds that a cancelled coroutine may take to clean up."""
+_WAIT_S = 0.02
+"""Seconds between looks whether a call may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +82,28 @@ class Calls:
         self._bounds = bounds
         self._limit: FixedLimit | None = None
 
-    def run(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, CallOutcome], None]) -> None:
+    def run(
+        self,
+        calls: Sequence[Callable[[], Any]],
+        take: Callable[[int, CallOutcome], None],
+        may_begin: Callable[[int], bool] = lambda place: True,
+    ) -> None:
         """Make the calls, and give ``take`` each one's place and outcome before another call begins in its place.
 
-        So a process that is killed loses no reply that was complete.
+        So a process that is killed loses no reply that was complete. A call waits until ``may_begin`` of its place is
+        true, and counts its time from then; an exception of ``may_begin`` is its outcome.
         """
-        if self._is_direct:
-            for place, call in enumerate(calls):
+        if not self._is_direct:
+            self._on_loop(calls, take, may_begin)
+            return
+        for place, call in enumerate(calls):
+            try:
+                while not may_begin(place):
+                    time.sleep(_WAIT_S)
+            except RequestError as error:
+                take(place, CallOutcome(error=error))
+            else:
                 take(place, self._direct(call))
-        else:
-            self._on_loop(calls, take)
 
     @property
     def _is_direct(self) -> bool:
@@ -113,14 +128,19 @@ class Calls:
         self._on_loop([lambda: returned], lambda _, outcome: found.append(outcome))
         return found[0]._replace(seconds=time.perf_counter() - started)
 
-    def _on_loop(self, calls: Sequence[Callable[[], Any]], take: Callable[[int, CallOutcome], None]) -> None:
+    def _on_loop(
+        self,
+        calls: Sequence[Callable[[], Any]],
+        take: Callable[[int, CallOutcome], None],
+        may_begin: Callable[[int], bool] = lambda place: True,
+    ) -> None:
         if _loop.is_running_here():
             raise RuntimeError(
                 f"{self._name} is asked within a coroutine on whose event loop its own would run: write await "
                 "asyncio.to_thread(model.generate, request)"
             )
         ended: _Ended = queue.SimpleQueue()
-        future = _loop.run(self._gather(calls, ended))
+        future = _loop.run(self._gather(calls, ended, may_begin))
         try:
             while (one := ended.get()) is not None:
                 place, outcome, is_taken = one
@@ -145,7 +165,9 @@ class Calls:
             return
         raise error
 
-    async def _gather(self, calls: Sequence[Callable[[], Any]], ended: _Ended) -> None:
+    async def _gather(
+        self, calls: Sequence[Callable[[], Any]], ended: _Ended, may_begin: Callable[[int], bool]
+    ) -> None:
         """Make the calls. Each one's place and outcome go to ``ended``, and None after all.
 
         The loop waits until the asking thread has taken an outcome. Otherwise a process that dies in the next call
@@ -154,7 +176,13 @@ class Calls:
 
         async def one(limit: FixedLimit, place: int, call: Callable[[], Any]) -> None:
             async with limit.slot():
-                outcome = await self._bounded(call)
+                try:
+                    while not may_begin(place):
+                        await asyncio.sleep(_WAIT_S)
+                except RequestError as error:
+                    outcome = CallOutcome(error=error)
+                else:
+                    outcome = await self._bounded(call)
             if outcome.error is not None and not isinstance(outcome.error, _FAILURES):
                 raise _Stopped(outcome.error)
             is_taken = threading.Event()

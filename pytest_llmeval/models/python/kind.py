@@ -46,6 +46,7 @@ class PythonCode(ModelKind):
     operation = PYTHON_OPERATION
     model_args = ("max_connections", "timeout", "price_in", "price_out")
     shares_limits = True
+    pays = True
     takes_replicas = True
     imports_from_project = True
     shows_methods = True
@@ -101,7 +102,15 @@ class PythonCode(ModelKind):
             folder=settings.shared_folder,
         )
         prices = {name: given[name] for name in ("price_in", "price_out") if name in given}
-        return load_python(spec.name, *target, spec.arguments, bounds=bounds, prices=prices, embeds=spec.embeds)
+        return load_python(
+            spec.name,
+            *target,
+            spec.arguments,
+            bounds=bounds,
+            prices=prices,
+            embeds=spec.embeds,
+            budget=settings.budget,
+        )
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         return "Python code"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pytest_llmeval.data.code_version import SOURCE, hash_of_sources
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel, ended_at_limit
+from pytest_llmeval.models.budget import Amount, Budget, BudgetError
 from pytest_llmeval.models.python import calls
 from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls, is_async
 from pytest_llmeval.models.python.importing import (
@@ -193,10 +194,12 @@ def load_python(
     bounds: CallBounds | None = None,
     prices: Mapping[str, JSON] | None = None,
     embeds: bool = False,
+    budget: Budget | None = None,
 ) -> Model:
     """Return what the module names, ready to be asked. ``name`` is what records are keyed by. ``embeds``: a function is
     one of texts and gives their embeddings; else it is one of a prompt and gives a text. ``bounds`` are those of its
-    calls, ``prices`` those of the session, ``price_in`` and ``price_out``, for a model that is given none.
+    calls, ``prices`` those of the session, ``price_in`` and ``price_out``, for a model that is given none, and
+    ``budget`` what it may pay.
 
     Raises ``ModelError``.
     """
@@ -217,16 +220,22 @@ def load_python(
                 f"{attribute} has a method {has} for many requests: it bounds its calls itself, and says what they cost"
             )
             raise ModelError(f"model {name}: {' and '.join(given)}: {problem}")
+        if budget is not None:
+            problem = "an object that is asked for many replies at once cannot keep to a budget; name a function"
+            raise ModelError(f"model {name}: {problem}")
         return PythonObject(answerer, name, source)
     identity = ModelIdentity(
         name=name,
         backend="python",
         details={"module": module, "callable": attribute, "is_async": is_async(answerer), **source},
     )
+    if budget is not None and embeds:
+        raise ModelError(f"model {name}: a function that is the embedder cannot keep to a budget")
     kind = EmbeddingFunction if embeds else CallableModel
     own_prices = {**(prices or {}), **{one: arguments[one] for one in _PRICES if one in ours and one in arguments}}
     price_in, price_out = (price_of(own_prices, name, one) for one in _PRICES)
-    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, prices=(price_in, price_out))
+    prices_of = (price_in, price_out)
+    return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, prices=prices_of, budget=budget)
 
 
 class PythonObject(NamedModel):
@@ -249,7 +258,7 @@ class CallableModel(Backend):
     (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
     that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string. ``bounds`` are
     those of its calls (see ``Calls``); where one runs at a time, the model answers one by one. ``prices`` are those of
-    a million tokens, of prompts and of what is written.
+    a million tokens, of prompts and of what is written. ``budget`` is what the session may pay.
     """
 
     def __init__(
@@ -260,12 +269,14 @@ class CallableModel(Backend):
         *,
         bounds: CallBounds = _UNBOUNDED,
         prices: tuple[float | None, float | None] = (None, None),
+        budget: Budget | None = None,
     ) -> None:
         self._function = function
         self.identity = identity
         self._arguments = dict(arguments)
         self._bounds = bounds
         self._prices = prices
+        self._budget = budget
         self._calls = Calls(function, identity.name, bounds)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
@@ -287,17 +298,22 @@ class CallableModel(Backend):
         """Call the function for each request. An exception of it becomes a ``CallError`` in that request's place."""
         listener = self.take_listener()
         responses: dict[int, GenerateResponse | Failed] = {}
+        held: dict[int, Amount] = {}
 
-        def take(place: int, response: GenerateResponse | Failed) -> None:
-            responses[place] = response
+        def take(place: int, outcome: CallOutcome) -> None:
+            response = responses[place] = self._answer(requests[place], outcome)
+            if place in held:
+                self._settle(held.pop(place), response)
             listener({place: response})
             if self.on_progress is not None:
                 self.on_progress(len(responses), len(requests))
 
-        self._calls.run(
-            [partial(self._called, request) for request in requests],
-            lambda place, outcome: take(place, self._answer(requests[place], outcome)),
-        )
+        calls = [partial(self._called, request) for request in requests]
+        try:
+            self._calls.run(calls, take, partial(self._may_begin, held))
+        finally:
+            for amount in held.values():  # of calls that were interrupted
+                self._settle(amount, RequestError("interrupted"))
         return [responses[place] for place in range(len(requests))]
 
     def _lacks(self, method: str) -> ModelError:
@@ -310,6 +326,36 @@ class CallableModel(Backend):
     def _called(self, request: GenerateRequest) -> Any:
         return self._function(_as_given(request.prompt), **self._settings(request))
 
+    def _may_begin(self, held: dict[int, Amount], place: int) -> bool:
+        """Tell whether the budget has room for a call, and hold that. Raises ``BudgetError``.
+
+        What a function spends is not bounded by its prompt and ``max_tokens``: it may ask other models, many times.
+        """
+        if self._budget is None:
+            return True
+        if (amount := self._budget.try_hold(None)) is None:
+            return False
+        held[place] = amount
+        return True
+
+    def _settle(self, held: Amount, answer: GenerateResponse | Failed) -> None:
+        """Tell the budget what a call has taken. If the call does not say that, nothing more is asked."""
+        if self._budget is None:
+            return
+        if isinstance(answer, RequestError):
+            self._budget.settle_unbounded(held, None)
+            return
+        tokens = answer.num_prompt_tokens + answer.num_tokens
+        self._budget.settle_unbounded(held, Amount(answer.cost or 0.0, tokens))
+        name = self.identity.name
+        if self._budget.most_cost is not None and answer.cost is None:
+            self._budget.end(
+                f"{name} does not say what a reply costs, as --llm-budget needs it: let it count tokens, "
+                "and give price_in and price_out, or let it return its cost"
+            )
+        if self._budget.most_tokens is not None and not tokens:
+            self._budget.end(f"{name} does not count tokens, as --llm-budget-tokens needs it")
+
     def _answer(self, request: GenerateRequest, outcome: CallOutcome) -> GenerateResponse | Failed:
         problem = self._problem(outcome)
         self._warn_of_blocking(outcome)
@@ -318,7 +364,7 @@ class CallableModel(Backend):
         response = self._response(outcome.returned, request, outcome.seconds)
         return response if isinstance(response, RequestError) else replace(response, cost=self.cost_of(response))
 
-    def cost_of(self, response: GenerateResponse) -> float | None:
+    def cost_of(self, response: GenerateResponse | EmbeddingResponse) -> float | None:
         """Return what the reply's tokens cost by the prices of this session; what the function said where it counts no
         tokens, or there are no prices.
         """
@@ -331,6 +377,8 @@ class CallableModel(Backend):
         if outcome.is_late:
             limit, left = self._bounds.timeout_s, "" if is_async(self._function) else "; its thread is left to itself"
             return RequestError(f"{self.identity.name}: no reply within {limit:g} s{left}")
+        if isinstance(outcome.error, BudgetError):
+            return outcome.error
         return None if outcome.error is None else self._failed(outcome.error)
 
     def _warn_of_blocking(self, outcome: CallOutcome) -> None:
@@ -420,7 +468,7 @@ class EmbeddingFunction(CallableModel):
 
     def _one(self, vector: Any, seconds: float, *, is_timed: bool) -> EmbeddingResponse | Failed:
         if isinstance(vector, EmbeddingResponse):
-            return vector
+            return replace(vector, cost=self.cost_of(vector))
         if _is_single(vector):
             return self._refused(f"{_short(vector)} ({type(vector).__name__}) in a vector's place")
         numbers: list[float] = []

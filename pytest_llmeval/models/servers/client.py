@@ -17,10 +17,11 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, ModelStoppedError, RequestError
+from pytest_llmeval.models.budget import Amount, Budget, BudgetError, most_new_tokens
 from pytest_llmeval.models.endpoints import DEFAULT_TIMEOUT_S, Endpoint, check_variable
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.concurrency import Limit, Ticket, limit_for
@@ -122,8 +123,10 @@ class Client:
 
     ``limit`` is how many requests may be open, by default that of the host, which the processes of a session share
     through the folder ``shared``; dialects set its width. ``turns`` says when the next request may be sent; by default
-    those of host and key, shared as well. ``model`` is the name by which hosted APIs count requests. ``sleep``, the
-    clocks and ``jitter`` (a number from 0 to 1) stand in for time and luck in tests.
+    those of host and key, shared as well. ``model`` is the name by which hosted APIs count requests. ``budget`` is what
+    the session may pay, by ``prices`` of a million tokens that are read and written; ``limit_field`` is the user's name
+    of the field that limits a reply. ``sleep``, the clocks and ``jitter`` (a number from 0 to 1) stand in for time and
+    luck in tests.
     """
 
     def __init__(
@@ -136,6 +139,9 @@ class Client:
         limit: Limit | None = None,
         turns: Turns | None = None,
         shared: Path | None = None,
+        budget: Budget | None = None,
+        prices: tuple[float, float] = (0.0, 0.0),
+        limit_field: str | None = None,
         environ: Mapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -145,6 +151,8 @@ class Client:
         check_variable(endpoint, environ)
         self.endpoint = endpoint
         self.usage = Usage()
+        self._budget, self._prices, self._limit_field = budget, prices, limit_field
+        self._budget_turn = asyncio.Lock()
         self.limit = limit or limit_for(endpoint, shared)
         self.turns = turns or turns_for(endpoint, shared)
         self._model = model
@@ -189,14 +197,17 @@ class Client:
         the reply is empty. ``is_optional``: if this path is refused (a proxy may let ``/v1`` through and nothing else),
         that is an error of this request alone.
 
-        Raises ``RequestRefused`` for this request, and ``ModelStopped`` or ``Unreachable``, which every later call then
-        raises at once.
+        Raises ``RequestRefused`` for this request, ``BudgetError`` if it was not sent, and ``ModelStopped`` or
+        ``Unreachable``, which every later call then raises at once.
         """
         async with self.limit.slot() as ticket:
             wanted = await self.turns.turn(lambda: self._made(body), self._model)
             if wanted is None:
                 return TimedReply({}, seconds=0.0)
             content = json.dumps(wanted, separators=(",", ":")).encode()
+            most = None
+            if self._budget is not None and path.rpartition("/")[2] not in _UNPAID:
+                most = self._amount(len(content), most_new_tokens(wanted, self._limit_field))
             self.usage.num_requests += 1
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
@@ -207,10 +218,13 @@ class Client:
                 if is_again:
                     await self.turns.turn(lambda: self._made(wanted), self._model, is_again=True)
                 is_again = True
-                return await self._post(path, content, ticket)
+                return await self._post(path, content, ticket, most)
 
             try:
                 found = await self._repeat(attempt, tries or NUM_TRIES)
+            except BudgetError:
+                self.usage.num_requests -= 1  # it was not sent
+                raise
             except (ModelStopped, Unreachable) as error:
                 if is_optional and isinstance(error, ModelStopped) and error.status in (401, 403, 404):
                     raise RequestRefused(str(error)) from None
@@ -218,8 +232,14 @@ class Client:
                 raise
             finally:
                 self.usage.num_in_flight -= 1
-        self._count_tokens(found)
+        read, written = _tokens_in(found)
+        self.usage.num_prompt_tokens += read
+        self.usage.num_tokens += written
         return found
+
+    def _amount(self, num_prompt_tokens: int, num_tokens: int) -> Amount:
+        cost = (self._prices[0] * num_prompt_tokens + self._prices[1] * num_tokens) / 1e6
+        return Amount(cost, num_prompt_tokens + num_tokens)
 
     async def close(self) -> None:
         """Close all connections, for good."""
@@ -251,24 +271,52 @@ class Client:
             raise found
         return reply
 
-    async def _post(self, path: str, content: bytes, ticket: Ticket) -> TimedReply:
+    async def _post(self, path: str, content: bytes, ticket: Ticket, most: Amount | None) -> TimedReply:
         self._check_has_not_ended()
         await self._check_is_the_same()
-        started = time.perf_counter()
-        with self.watch.open():
-            reply = await self._exchange("POST", path, content, None)
+        if most is None or self._budget is None:
+            reply, seconds = await self._timed(path, content)
+        else:
+            reply, seconds = await self._paid(self._budget, most, path, content)
         allowance = allowance_in(reply.headers, self._wall_clock())
         self.turns.told(allowance, self.usage.num_in_flight - 1, self._model)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
             self._num_given_up = 0
-            return TimedReply(reply.body, seconds=time.perf_counter() - started)
+            return TimedReply(reply.body, seconds=seconds)
         found = self._failure_in(reply)
         if reply.status in (502, 503, 504):
             self.watch.mark_suspect()
         if reply.status == 429 and isinstance(found, _Temporary):
             self.limit.refused(ticket)
         raise found
+
+    async def _timed(self, path: str, content: bytes) -> tuple[Reply, float]:
+        started = time.perf_counter()
+        with self.watch.open():
+            reply = await self._exchange("POST", path, content, None)
+        return reply, time.perf_counter() - started
+
+    async def _paid(self, budget: Budget, most: Amount, path: str, content: bytes) -> tuple[Reply, float]:
+        """Return what ``_timed`` does, once the budget has room for ``most``. Raises ``BudgetError`` if it never has.
+
+        ``most`` was paid unless more is known: a request without a reply may have been worked on, and each try is paid
+        for.
+        """
+        async with self._budget_turn:  # of many that wait for room, one looks for it
+            held = paid = await budget.hold(most)
+        try:
+            reply, seconds = await self._timed(path, content)
+            counted = _tokens_in(reply.body)
+            if any(counted) or not reply.is_success:
+                paid = self._amount(*counted)
+            return reply, seconds
+        except _Temporary as problem:
+            if isinstance(problem.error, Unreachable):  # there was no connection
+                paid = Amount()
+            raise
+        finally:
+            budget.settle(held, paid)
 
     async def _check_is_the_same(self) -> None:
         """Check that a server is still the same: one that was started anew may serve another model, whose answers would
@@ -402,15 +450,22 @@ class Client:
     def _line(self, problem: str) -> str:
         return one_line(f"{self.endpoint.url}: {problem}", 2 * LONGEST_MESSAGE)
 
-    def _count_tokens(self, body: Mapping[str, Any]) -> None:
-        """Count the tokens of a reply, by OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, and what
-        llama-server and Ollama have instead.
-        """
-        counts = next((found for key in ("usage", "meta_info") if isinstance(found := body.get(key), dict)), body)
-        for read in ("prompt_tokens", "input_tokens", "tokens_evaluated", "prompt_eval_count"):
-            self.usage.num_prompt_tokens += _number(counts.get(read))
-        for written in ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count"):
-            self.usage.num_tokens += _number(counts.get(written))
+
+_UNPAID = frozenset(("tokenize", "detokenize", "show"))
+"""Ends of paths at which a server runs no model."""
+
+
+def _tokens_in(reply: object) -> tuple[int, int]:
+    """Return how many tokens were read and written for a reply, as it says; 0 where it says nothing.
+
+    It does so by OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, or what llama-server and Ollama have.
+    """
+    if not isinstance(reply, dict):
+        return 0, 0
+    counts = next((found for key in ("usage", "meta_info") if isinstance(found := reply.get(key), dict)), reply)
+    read = ("prompt_tokens", "input_tokens", "tokens_evaluated", "prompt_eval_count")
+    written = ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count")
+    return sum(_number(counts.get(name)) for name in read), sum(_number(counts.get(name)) for name in written)
 
 
 def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:

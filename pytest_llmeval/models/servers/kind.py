@@ -56,6 +56,7 @@ class _Remote(ModelKind):
     """The part that the kinds of this module have in common. ``location`` is the URL, or the model's name."""
 
     model_args = SERVER_ARGS.keys()
+    pays = True
     is_remote = True
     is_identified = True
     checks_suites = True  # what a server can do is known when it was asked
@@ -126,6 +127,11 @@ class _Remote(ModelKind):
             except OptionError as error:
                 raise model_error(hide_keys(spec.name), str(error)) from None
 
+    def has_price(self, spec: ModelSpec, settings: ModelSettings) -> bool:
+        """See ``ModelKind``. An embedder writes nothing."""
+        arguments = self.server_arguments(spec, settings.model_args)
+        return arguments.price_in is not None and (arguments.price_out is not None or spec.embeds)
+
     def connect(self, spec: ModelSpec, settings: ModelSettings) -> None:
         """See ``ModelKind``. The servers are asked what they are, and tested."""
         self._connected(spec, settings)
@@ -136,7 +142,11 @@ class _Remote(ModelKind):
 
     def _connected(self, spec: ModelSpec, settings: ModelSettings) -> ServerModel:
         """Connect once in a process: each test costs requests."""
-        arguments = replace(self.server_arguments(spec, settings.model_args), shared_folder=settings.shared_folder)
+        arguments = replace(
+            self.server_arguments(spec, settings.model_args),
+            shared_folder=settings.shared_folder,
+            budget=settings.budget,
+        )
         key = (os.getpid(), spec.name, spec.role, repr(arguments))
         if _connected.get(key) is None or _connected[key].is_closed:
             from pytest_llmeval.models.servers.loading import load_server

@@ -242,7 +242,15 @@ def load_server(name: str, arguments: ServerArguments, role: Role | None = None)
     clients: list[Client] = []
     try:
         clients += [
-            Client(endpoint, model=arguments.model or "", timeout_s=arguments.timeout_s, shared=arguments.shared_folder)
+            Client(
+                endpoint,
+                model=arguments.model or "",
+                timeout_s=arguments.timeout_s,
+                shared=arguments.shared_folder,
+                budget=arguments.budget,
+                prices=(arguments.price_in or 0.0, arguments.price_out or 0.0),
+                limit_field=arguments.max_tokens_field,
+            )
             for endpoint in arguments.endpoints
         ]
         if len(clients) > 1:

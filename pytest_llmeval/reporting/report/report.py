@@ -396,7 +396,7 @@ class Report:
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
     was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
     ``use`` of those behind servers. ``store`` and ``budget`` are None for a session without one. ``origin`` is None
-    if it was not recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, and has what comparisons
+    if it was not recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, with what comparisons
     need and no more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
