@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -30,7 +31,8 @@ from typing import BinaryIO, NamedTuple
 from pytest_llmeval.data.files import temporary_file
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.inference.stored_lines import Head, Line, Reply, StoredRequest, decode_line, encode_line, read_head
-from pytest_llmeval.types import StoreFlaws
+from pytest_llmeval.models.base import Failed
+from pytest_llmeval.types import Response, StoreFlaws
 
 __all__ = [
     "Store",
@@ -194,6 +196,8 @@ class Store:
         self.max_age_s = max_age_s
         self.session = session or secrets.token_hex(8)
         self.problem: str | None = None
+        self.asked_now: dict[tuple[int, str], Future[Response | Failed]] = {}
+        """The requests that models in the background are answering, by process and key: equal ones wait for these."""
         self._refresh = refresh
         self._started = time.time() if started is None else started
         self._index: dict[int, _Place] = {}

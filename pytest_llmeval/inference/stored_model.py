@@ -5,12 +5,13 @@ Every request to a model goes through here, whoever sends it: suites, hand-writt
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, TypeGuard, cast
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -185,19 +186,55 @@ class StoredModel(UniformBackend):
         return [answers[place] for place in range(len(requests))]
 
     def _submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
-        """Do as a ``BackgroundModel``'s ``submit``. A reply is in the store before its future has it."""
+        """Do as a ``BackgroundModel``'s ``submit``. A reply is in the store before its future has it.
+
+        Equal requests that are open at once share a reply if replies are reused, also with those of an earlier call.
+        """
         asked = self._look_up(requests, shares=False)
-        missing = [one for one in asked if one.answer is None]
-        sent = submitted(self._answerer, [one.request for one in missing]) if missing else []
-        if len(sent) != len(missing):
-            return sent  # the caller says what is wrong
         futures: list[Future[Response | Failed]] = [Future() for _ in requests]
+        first: dict[tuple[int, str], Future[Response | Failed]] = {}
+        missing: list[tuple[_Asked, Future[Response | Failed]]] = []
+        waiting: list[tuple[_Asked, Future[Response | Failed], Future[Response | Failed]]] = []
         for one, future in zip(asked, futures, strict=True):
+            key = os.getpid(), one.stored.key  # nothing answers in a forked process what the other one has asked
             if one.answer is not None:
                 future.set_result(one.answer)
-        for one, inner in zip(missing, sent, strict=True):
-            self._pass_on(one, inner, futures[one.places[0]])
+            elif self._reuses and (equal := first.get(key) or self._store.asked_now.get(key)) is not None:
+                waiting.append((one, future, equal))
+            else:
+                first[key] = future
+                missing.append((one, future))
+        sent = submitted(self._answerer, [one.request for one, _ in missing]) if missing else []
+        if len(sent) != len(missing):
+            return sent  # the caller says what is wrong
+        if self._reuses:
+            self._store.asked_now.update(first)
+        for (one, future), inner in zip(missing, sent, strict=True):
+            future.add_done_callback(partial(self._forget_open, (os.getpid(), one.stored.key)))
+            self._pass_on(one, inner, future)
+        for one, future, equal in waiting:
+            equal.add_done_callback(partial(self._share, one, future))
         return futures
+
+    def _forget_open(self, key: tuple[int, str], _: object) -> None:
+        self._store.asked_now.pop(key, None)
+
+    def _share(self, one: _Asked, outer: Future[Response | Failed], _: object) -> None:
+        """Give the reply that an equal request has got; ask the model if it has got none that is kept."""
+        if outer.cancelled():
+            return
+        try:
+            one.answer = self._find(one)
+            if one.answer is None:
+                (inner,) = submitted(self._answerer, [one.request])
+                self._pass_on(one, inner, outer)
+                return
+        except BaseException as error:  # in a callback it would be lost, and the wait for the reply have no end
+            if outer.set_running_or_notify_cancel():
+                outer.set_exception(error)
+        else:
+            if outer.set_running_or_notify_cancel():
+                outer.set_result(one.answer)
 
     def _pass_on(self, one: _Asked, inner: Future[Response | Failed], outer: Future[Response | Failed]) -> None:
         """Keep the model's reply, and give it to the future of whoever asked; take it back when that is cancelled."""

@@ -529,16 +529,43 @@ def test_what_the_audit_hands_out_is_asked_in_the_background_too(tmp_path: Path)
     assert (len(first.calls), len(plain.calls)) == (0, 1)
 
 
-def test_equal_requests_that_are_open_at_once_have_a_reply_each(tmp_path: Path) -> None:
-    """The second is sent before the first is answered; later ones share the newer reply."""
+def test_equal_requests_that_are_open_at_once_share_a_reply(tmp_path: Path) -> None:
+    """In one call, and in a later one, as of two variants of a suite that judge the same replies."""
     model = Background()
+    wrapped = stored(model, tmp_path)
     equal = [GenerateRequest("a")] * 2
-    futures = stored(model, tmp_path).submit(equal)
+    futures = [*wrapped.submit(equal), *wrapped.submit([*equal[:1], GenerateRequest("b")])]
+    assert model.calls == [equal[:1], [GenerateRequest("b")]]
     model.answer_all()
-    assert [future.result().text for future in futures] == ["1", "2"]
-    futures = stored(model, tmp_path).submit(equal)
-    assert [future.result().text for future in futures] == ["2", "2"]
-    assert model.calls == [equal]
+    assert texts(received(wrapped, [*equal, equal[0], GenerateRequest("b")], futures)) == ["1", "1", "1", "2"]
+    assert len({future.result().asked_at for future in futures[:3]}) == 1
+    assert wrapped.submit(equal)[0].done()
+
+
+def test_an_equal_request_is_sent_where_the_first_has_no_reply(tmp_path: Path) -> None:
+    model = Background(answer=lambda request: RequestError("refused"))
+    wrapped = stored(model, tmp_path)
+    first, second, third = wrapped.submit([GenerateRequest("a")] * 3)
+    assert len(model.calls) == 1
+    first.cancel()
+    assert len(model.calls) == 3, "the others ask by themselves"
+    third.cancel()
+    model.answer_all()
+    assert isinstance(second.result(timeout=1), RequestError)
+    taken_back = wrapped.submit([GenerateRequest("b")] * 2)
+    for future in reversed(taken_back):
+        future.cancel()
+    assert [call for call in model.calls if call[0].prompt == "b"] == [[GenerateRequest("b")]]
+
+
+def test_an_error_of_a_second_asking_comes_through(tmp_path: Path) -> None:
+    model = Background()
+    wrapped = stored(model, tmp_path)
+    first, second = wrapped.submit([GenerateRequest("a")] * 2)
+    model.submit = lambda requests: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    first.cancel()
+    with pytest.raises(ZeroDivisionError):
+        second.result(timeout=1)
 
 
 def test_a_request_that_is_taken_back_is_taken_back_from_the_model(tmp_path: Path) -> None:
