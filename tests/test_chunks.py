@@ -100,6 +100,18 @@ def test_one_model_after_the_other_then_other_tests_then_what_may_kill() -> None
     ]
 
 
+def test_one_variant_after_the_other() -> None:
+    """A later one finds in the store what an earlier one has asked."""
+    levels = ["m1::x", "m1::y", "m2::x", "m2::y"]
+    units = [
+        WorkUnit(places=(place,), kind="chunk", group=f"{file}::{level}")
+        for level in levels
+        for place, file in enumerate(["a.yaml", "b.py::B"])
+    ]
+    taken = take_all(WorkQueue(units), "w", "v")
+    assert [one.split("::", 1)[1].removeprefix("B::") for one in taken] == [level for level in levels for _ in "wv"]
+
+
 def test_quarantine_runs_backwards() -> None:
     work_queue = WorkQueue(())
     work_queue.quarantine([3, 5, 4])

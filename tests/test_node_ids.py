@@ -17,7 +17,7 @@ MODELS = st.lists(st.text(st.sampled_from("ab:/[%@é"), min_size=1, max_size=6),
 @given(IDS)
 def test_a_sample_without_a_model(sample_id: str) -> None:
     node = SampleNode.parse(f"suites/a.yaml::{escape_id(sample_id)}")
-    assert node == SampleNode("suites/a.yaml", None, unicodedata.normalize("NFC", sample_id))
+    assert node == SampleNode("suites/a.yaml", (), unicodedata.normalize("NFC", sample_id))
 
 
 @given(MODELS, IDS)
@@ -26,7 +26,7 @@ def test_a_sample_of_a_model(models: list[str], sample_id: str) -> None:
     assert len(set(nodes.values())) == len(models)
     for name in nodes.values():
         node = SampleNode.parse(f"suites/a.yaml::{name}::{escape_id(sample_id)}")
-        assert node == SampleNode("suites/a.yaml", name, unicodedata.normalize("NFC", sample_id))
+        assert node == SampleNode("suites/a.yaml", (name,), unicodedata.normalize("NFC", sample_id))
 
 
 @given(IDS)
@@ -34,8 +34,8 @@ def test_a_group_of_pytest_xdist_is_no_part_of_the_id(sample_id: str) -> None:
     """``--dist loadgroup`` writes the mark xdist_group behind the node id."""
     for group in ("gpu", "a::b"):
         node = SampleNode.parse(f"runs@2/a.yaml::m::{escape_id(sample_id)}@{group}")
-        assert node == SampleNode("runs@2/a.yaml", "m", unicodedata.normalize("NFC", sample_id))
-    assert SampleNode.parse("test_a.py::Sums::q1@gpu") == SampleNode("test_a.py::Sums", None, "q1")
+        assert node == SampleNode("runs@2/a.yaml", ("m",), unicodedata.normalize("NFC", sample_id))
+    assert SampleNode.parse("test_a.py::Sums::q1@gpu") == SampleNode("test_a.py::Sums", (), "q1")
 
 
 @given(MODELS)

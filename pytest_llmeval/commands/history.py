@@ -31,7 +31,12 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument(
         "reports", nargs="+", metavar="report", help="reports (.json), in any order; a pattern such as 'runs/*.json'"
     )
-    parser.add_argument("--suite", action="append", default=[], help="only this suite; can be repeated")
+    parser.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        help="only this suite with all its variants, or one variant; can be repeated",
+    )
     parser.add_argument(
         "--metric",
         action="append",

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--samples", choices=tuple(_WHICH), metavar="WHICH", help=f"samples: {', '.join(_WHICH)}")
     parser.add_argument("--category", help="samples of this category")
     parser.add_argument("--id", action="append", metavar="ID", help="this sample, in full; can be repeated")
-    parser.add_argument("--suite", help="show this suite only")
+    parser.add_argument("--suite", help="show this suite only, with all its variants; or one variant: boolq@polite")
     parser.add_argument("--model", help="show this model only")
     parser.add_argument("--prompts", action="store_true", help="show the prompts of samples")
     parser.add_argument(
@@ -53,11 +53,11 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_show, wrong_call=parser.error)
 
 
-def _is_chosen(record: Record, options: argparse.Namespace) -> bool:
-    """Tell whether all conditions that are given hold."""
+def _is_chosen(record: Record, options: argparse.Namespace, suites: Collection[str] | None) -> bool:
+    """Tell whether all conditions that are given hold; ``suites`` None are all."""
     return (
         _WHICH[options.samples or "all"](record)
-        and options.suite in (None, record.suite)
+        and (suites is None or record.suite in suites)
         and options.model in (None, record.model)
         and options.category in (None, record.category)
         and (options.id is None or record.id in options.id)
@@ -72,20 +72,20 @@ def _show(options: argparse.Namespace) -> int:
     if options.distribution and picks:
         options.wrong_call(f"--distribution is of whole suites: not with --{' and --'.join(picks)}")
     report = read_report(options.report)
-    check_known("suite", options.suite, report.suite_names)
+    suites = None if options.suite is None else report.suites_called(options.suite)
     check_known("model", options.model, report.model_names)
     if options.samples is None and options.category is None and options.id is None:
         _warn(report, options.report)
-        shown = _restricted(report, options.suite, options.model)
+        shown = _restricted(report, suites, options.model)
         write_out((f"{part}\n" for part in _summary(shown, options.format)), is_json=options.format == "json")
         if options.distribution:
             write_out(f"{line}\n" for line in _distribution(shown, options.format))
         return 0
-    categories = {name for one in report.suites if options.suite in (None, one.info.name) for name in one.categories}
+    categories = {name for one in report.suites if suites is None or one.info.name in suites for name in one.categories}
     check_known("category", options.category, sorted(categories))
     whole = options.id is not None
-    records = _with_ids(report, options) if whole else report.records
-    chosen = (record for record in records if _is_chosen(record, options))
+    records = _with_ids(report, options.id, suites) if whole else report.records
+    chosen = (record for record in records if _is_chosen(record, options, suites))
     lines = _samples(chosen, options.format, whole=whole, prompt=whole or options.prompts)
     write_out((f"{line}\n" for line in lines), is_json=options.format == "json")
     return 0
@@ -99,40 +99,44 @@ def _warn(report: Report, path: Path) -> None:
         say("show", problem)
 
 
-def _restricted(report: Report, suite: str | None, model: str | None) -> Report:
-    """Return the report with the suites that are asked for only.
+def _restricted(report: Report, suites: Collection[str] | None, model: str | None) -> Report:
+    """Return the report with these suites (None: all) and this model only.
 
     A summary needs the unscored records, and those without an answer if they are many; if there are none, no record is
     read.
     """
     from pytest_llmeval.reporting.tables.session import has_many_without_answer
 
-    chosen = tuple(
-        one for one in report.suites if suite in (None, one.info.name) and (model is None or model in one.models)
-    )
+    def is_chosen(suite: str | None) -> bool:
+        return suites is None or suite in suites
+
+    chosen = tuple(one for one in report.suites if is_chosen(one.info.name) and (model is None or model in one.models))
     return replace(
         report,
         suites=chosen,
         models=tuple(one for one in report.models if model in (None, one.get("name"))),
-        comparisons=tuple(one for one in report.comparisons if model is None and suite in (None, one.suite)),
-        averages=tuple(
-            one for one in report.averages if suite is None and (model is None or one.model in (None, model))
+        comparisons=tuple(one for one in report.comparisons if model is None and is_chosen(one.suite)),
+        variants=tuple(
+            one for one in report.variants if is_chosen(one.second) and (model is None or one.model in (None, model))
         ),
-        gates=tuple(one for one in report.gates if suite in (None, one.suite) and model in (None, one.model)),
-        records=_summary_records(report, suite, model)
+        averages=tuple(
+            one for one in report.averages if suites is None and (model is None or one.model in (None, model))
+        ),
+        gates=tuple(one for one in report.gates if is_chosen(one.suite) and model in (None, one.model)),
+        records=_summary_records(report, suites, model)
         if any(one.summary.num_unscored or has_many_without_answer(one.summary) for one in chosen)
         else (),
     )
 
 
-def _summary_records(report: Report, suite: str | None, model: str | None) -> list[Record]:
+def _summary_records(report: Report, suites: Collection[str] | None, model: str | None) -> list[Record]:
     from pytest_llmeval.reporting.report.records import without_texts
 
     return [
         without_texts(record)
         for record in report.records
         if (record.status == "unscored" or record.no_answer)
-        and suite in (None, record.suite)
+        and (suites is None or record.suite in suites)
         and model in (None, record.model)
     ]
 
@@ -203,15 +207,14 @@ def _samples(records: Iterable[Record], form: str, *, whole: bool, prompt: bool)
         yield f"{count} sample{'' if count == 1 else 's'}"
 
 
-def _with_ids(report: Report, options: argparse.Namespace) -> list[Record]:
-    """Return the suite's samples of these ids. Raise ``ReportError`` for an id that no sample has."""
+def _with_ids(report: Report, ids: Sequence[str], suites: Collection[str] | None) -> list[Record]:
+    """Return the samples of these suites (None: all) and ids. Raise ``ReportError`` for an id that no sample has."""
     from pytest_llmeval.reporting.report.report import check_known
 
-    of_suite = [
-        record for record in report.records if options.suite in (None, record.suite) and record.id in options.id
-    ]
-    for given in options.id:
-        if all(record.id != given for record in of_suite):
-            known = {record.id for record in report.records if options.suite in (None, record.suite)}
+    of_suites = (record for record in report.records if suites is None or record.suite in suites)
+    found = [record for record in of_suites if record.id in ids]
+    for given in ids:
+        if all(record.id != given for record in found):
+            known = {record.id for record in report.records if suites is None or record.suite in suites}
             check_known("sample", given, itertools.islice(sorted(known), 10_000))
-    return of_suite
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_samples,
     pair_with_ties,
 )
-from pytest_llmeval.gates.subjects import SubjectError, find_compared
+from pytest_llmeval.gates.subjects import SubjectError, find_compared, no_variant
 from pytest_llmeval.gates.usage import usage_of, usage_pairs
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
@@ -43,6 +44,7 @@ from pytest_llmeval.reporting.report.report import (
     suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge, replies_identity
+from pytest_llmeval.reporting.report.summaries import leading_metric
 from pytest_llmeval.reporting.tables.cells import small_number
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import HUMAN
@@ -82,6 +84,8 @@ class _Test:
     num_left_out: int
     against: str = _BASELINE
     parts: tuple[_Test, ...] = ()
+    base: str = ""
+    """The name of the suite without its variant's."""
 
 
 def compare_reports(
@@ -175,14 +179,21 @@ def _decided(
 
 
 def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_Test]:
-    """Yield a test for each metric and model, of all suites that are too small to be tested alone."""
+    """Yield a test for each metric and model, of all suites that are too small to be tested alone.
+
+    The variants of a suite answer the same questions: a test has one of them, the first ones of all suites, the second
+    ones, and so on.
+    """
     if settings.mode != "significant":
         return
-    groups: dict[tuple[str, str | None, str], list[_Test]] = {}
+    groups: dict[tuple[str, str | None, str, int], list[_Test]] = {}
+    places: Counter[tuple[str, str | None, str, str]] = Counter()
     for one in tests:
+        key = one.metric.name, one.gate.model, one.against, one.base
+        place, places[key] = places[key], places[key] + 1
         if not one.paired.can_find(settings.alpha / len(tests)):
-            groups.setdefault((one.metric.name, one.gate.model, one.against), []).append(one)
-    for (name, model, against), parts in groups.items():
+            groups.setdefault((one.metric.name, one.gate.model, one.against, place), []).append(one)
+    for (name, model, against, place), parts in groups.items():
         paired = pooled_over_suites([part.paired for part in parts]) if len(parts) > 1 else None
         if paired is None or not paired.can_find(settings.alpha / (len(tests) + len(groups))):
             continue
@@ -190,7 +201,7 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
         names = ", ".join(str(part.gate.suite) for part in parts)
         gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
         yield _Test(
-            gate=replace(gate, name=f"{name} vs {against}, small suites together"),
+            gate=replace(gate, name=f"{name} vs {against}, small suites together{f' ({place + 1})' if place else ''}"),
             metric=replace(parts[0].metric, margin=max(margins, default=None)),
             paired=paired,
             num_left_out=sum(part.num_left_out for part in parts),
@@ -286,7 +297,7 @@ def _test(
         note = f"{counted(paired.num_lacking)} left out, without {metric.name} in the baseline"
         gate = replace(gate, notes=(*gate.notes, note))
     num_left_out = pairs.num_left_out + paired.num_lacking + paired.num_unmeasured
-    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out)
+    return _Test(gate=gate, metric=metric, paired=paired, num_left_out=num_left_out, base=plan.after.info.base)
 
 
 def _is_kept(metric: GatedMetric, baseline: Report, before: SuiteReport, pairs: SamplePairs) -> bool:
@@ -394,7 +405,9 @@ class SuitePlans:
             return f"the session stopped early: {self.current.stopped}"
         if incomplete and self.compare != "common":
             return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
-        found = suite_of_baseline(self.baseline, after.info.name, after.models[0] if after.models else None)
+        model = after.models[0] if after.models else None
+        base = after.info.base if self.compare == "questions" else None  # of before the suite had variants
+        found = suite_of_baseline(self.baseline, after.info.name, model, base=base)
         if isinstance(found, str):
             return found
         if after.info.fingerprint_parts.get(REPLIES) not in (None, replies_identity(self.baseline, found)):
@@ -421,6 +434,9 @@ class SuitePlans:
             return name, None if model is None else named(model)
 
         seen = {group(suite, self.models_now) for suite in self.current.suites}
+        if self.compare == "questions":
+            seen |= {(suite.info.base, group(suite, self.models_now)[1]) for suite in self.current.suites}
+            of_session |= {suite.info.base for suite in self.current.suites}
         for before in self.baseline.suites:
             name = before.info.name
             model = group(before, self.models_before)[1] if by_model else None
@@ -512,18 +528,20 @@ class GatedMetric:
 def _gated_metrics(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[GatedMetric, ...]:
     """Return the suite's primary metric, if it has one, and the metrics that a margin names.
 
-    If two margins are for one metric, the one that names the suite counts, else the later one.
+    If two margins are for one metric, the one that names the variant counts, else the one that names the suite, else
+    the later one.
     """
     metrics = _metrics_of(suite)
     allowed: dict[str, Margin] = {}
     usage: dict[str, Margin] = {}
-    for margin in sorted((one for one in margins if one.matches(suite.info.name)), key=lambda one: one.suite != "*"):
+    own = [margin for margin in margins if margin.matches(suite.info)]
+    for margin in sorted(own, key=lambda one: [ANY_SUITE, suite.info.base, suite.info.name].index(one.suite)):
         try:
             name, is_usage = find_compared(margin.metric, metrics)
         except SubjectError:
             continue
         (usage if is_usage else allowed)[name] = margin
-    primary = _primary(suite, metrics)
+    primary = leading_metric(suite.info, metrics)
     names = dict.fromkeys((*(() if primary is None else (primary,)), *allowed))
     return (
         *(_gated(suite, name, allowed.get(name), is_primary=name == primary) for name in names),
@@ -553,13 +571,15 @@ def _unmatched_margins(
     """Yield each margin that is for nothing in ``suites``, nor in ``others`` that ran elsewhere, with the reason."""
     names = [suite.info.name for suite in suites]
     for margin in margins:
-        own = [suite for suite in suites if margin.matches(suite.info.name)]
-        rest = [suite for suite in others if margin.matches(suite.info.name) and suite.info.name not in names]
+        own = [suite for suite in suites if margin.matches(suite.info)]
+        rest = [suite for suite in others if margin.matches(suite.info) and suite.info.name not in names]
         if margin.suite != ANY_SUITE and not own:
             if not rest:
-                near = nearest(margin.suite, (*names, *(suite.info.name for suite in others)))
+                infos = [suite.info for suite in (*suites, *others)]
+                near = nearest(margin.suite, [info.name for info in infos])
                 hint = f"; did you mean {quoted(near)}?" if near else ""
-                yield margin, f"there is no suite {quoted(margin.suite)}{hint}"
+                problem = no_variant(margin.suite, infos) or f"there is no suite {quoted(margin.suite)}{hint}"
+                yield margin, problem
             continue
         problems = [_why_unknown(suite, margin.metric) for suite in own]
         if None in problems or any(_why_unknown(suite, margin.metric) is None for suite in rest):
@@ -613,17 +633,6 @@ def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
     except SubjectError as error:
         return str(error)
     return None
-
-
-def _primary(suite: SuiteReport, metrics: Sequence[str]) -> str | None:
-    """Return the metric that the suite names, else accuracy, else the first one, if possible with a known direction."""
-    if suite.info.primary_metric is not None:
-        return suite.info.primary_metric
-    if "accuracy" in metrics:
-        return "accuracy"
-    values = [name for name in metrics if definition(name).kind != "count"]
-    directions = {name: definition(name, suite.info.better).higher_is_better for name in values}
-    return next((name for name in values if directions[name] is not None), values[0] if values else None)
 
 
 def _gated(suite: SuiteReport, name: str, margin: Margin | None, *, is_primary: bool) -> GatedMetric:

@@ -80,7 +80,7 @@ def history_of(
     opened: dict[tuple[str, str | None, str], list[_OpenPoint]] = {}
     last: dict[_Key, _Seen] = {}
     for place, (_, report) in enumerate(ordered):
-        shown = [suite for suite in report.suites if not suites or suite.info.name in suites]
+        shown = [suite for suite in report.suites if not suites or suite.info.is_called(suites)]
         records, compared = kept_records(report, shown), compared_models(report)
         for suite in shown:
             key = _key(suite, several)
@@ -129,11 +129,12 @@ def _check_shared(reports: Sequence[NamedReport]) -> None:
 
 
 def _check_named(reports: Sequence[NamedReport], suites: Collection[str], metrics: Collection[str]) -> None:
-    known = list(dict.fromkeys(name for _, report in reports for name in report.suite_names))
+    infos = [suite.info for _, report in reports for suite in report.suites]
+    known = list(dict.fromkeys(name for info in infos for name in (info.base, info.name)))
     for name in suites:
         if name not in known:
             raise ReportError(f"no report has a suite {quoted(name)}{expected_one_of(name, known)}")
-    shown = [suite for _, report in reports for suite in report.suites if not suites or suite.info.name in suites]
+    shown = [suite for _, report in reports for suite in report.suites if not suites or suite.info.is_called(suites)]
     names = list(dict.fromkeys(name for suite in shown for name in _measured(suite)))
     for name in metrics:
         if name not in names:

@@ -72,8 +72,9 @@ class Margin:
             )
         return cls(suite or ANY_SUITE, metric, value, text)
 
-    def matches(self, suite: str) -> bool:
-        return self.suite in (ANY_SUITE, suite)
+    def matches(self, suite: SuiteInfo) -> bool:
+        """Tell whether it is for the suite: for it by its name, for all variants of a suite, or for all suites."""
+        return self.suite in (ANY_SUITE, suite.name, suite.base)
 
     def __str__(self) -> str:
         prefix = "" if self.suite == ANY_SUITE else f"{self.suite}: "

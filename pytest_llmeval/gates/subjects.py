@@ -28,6 +28,7 @@ __all__ = [
     "gate_lines",
     "higher_is_better",
     "nearest_or_all",
+    "no_variant",
     "unmatched_gates",
 ]
 
@@ -278,7 +279,7 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
     categories: tuple[str, ...] | None = None
     for where, gates in given.items():
         for gate in gates:
-            if not gate.matches(suite.name):
+            if not gate.matches(suite.name, suite.spec.suite):
                 continue
             categories = _categories(suite) if categories is None else categories
             try:
@@ -287,6 +288,18 @@ def check_given_gates(suite: Suite, metrics: Sequence[str], given: Mapping[str, 
                 if isinstance(error, SubjectError) and gate.suite == ANY_SUITE:
                     continue
                 raise suite.origin.source.error(f"{where} {quoted(gate.text)}: {error}") from None
+
+
+def no_variant(name: str, suites: Iterable[SuiteInfo]) -> str | None:
+    """Return what is wrong with ``boolq@polite`` where the suite boolq has no such variant; None for other names."""
+    base, at, variant = name.rpartition("@")
+    own = [suite for suite in suites if suite.base == base]
+    if not at or not own:
+        return None
+    known = list(dict.fromkeys(suite.variant for suite in own if suite.variant is not None))
+    if not known:
+        return f"suite {quoted(base)} has no variants"
+    return f"suite {quoted(base)} has no variant {quoted(variant)}{nearest_or_all(variant, known, known)}"
 
 
 def unmatched_gates(
@@ -303,9 +316,10 @@ def unmatched_gates(
     for where, gates in given.items():
         for gate in gates:
             subject = gate.rule.subject
-            if names and not any(map(gate.matches, names)):
+            if names and not any(gate.matches(suite.name, suite.base) for suite in suites):
                 hint = nearest_or_all(gate.suite, names, names)
-                messages.append(f"{where} {quoted(gate.text)}: no suite {quoted(gate.suite)} was collected{hint}")
+                problem = no_variant(gate.suite, suites) or f"no suite {quoted(gate.suite)} was collected{hint}"
+                messages.append(f"{where} {quoted(gate.text)}: {problem}")
             elif has and gate.suite == ANY_SUITE and not any(exists(subject, *one) for one in has):
                 end = found_in_none(subject, has)
                 messages.append(f"{where} {quoted(gate.text)}: no suite has {quoted(subject)}{end}")

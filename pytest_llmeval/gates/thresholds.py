@@ -21,6 +21,7 @@ from pytest_llmeval.gates.subjects import (
     find_subject,
     found_in_none,
     nearest_or_all,
+    no_variant,
 )
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, SuiteReport, Summary
@@ -173,7 +174,7 @@ def _gates_of(info: SuiteInfo, given: Given) -> Iterable[_Gate]:
             rule = None
         found[text] = _Gate(text=text, rule=rule, origin="suite", line=line)
     for gate, origin in given:
-        if not gate.matches(info.name):
+        if not gate.matches(info.name, info.base):
             continue
         text, for_all = gate.rule.text, gate.suite == ANY_SUITE
         known = found.get(text)
@@ -389,7 +390,8 @@ def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[G
         "option": {result.name for result in results if result.origin == "option"},
     }
     suites, ran = session.report.suites, session.report.suite_names
-    names = list(dict.fromkeys([*ran, *(info.name for info in session.selection.absent)]))
+    infos = [*(suite.info for suite in suites), *session.selection.absent]
+    names = list(dict.fromkeys(info.name for info in infos))
     subjects = [(_all_metrics(suite), tuple(suite.categories)) for suite in suites]
     seen: set[str] = set()
     for gate, origin in sorted(session.options.given, key=lambda one: one[1] != "option"):
@@ -399,10 +401,13 @@ def _of_no_suite(results: Sequence[GateResult], session: _Session) -> Iterator[G
             subject = gate.rule.subject
             reason = f"no suite that ran has {quoted(subject)}{found_in_none(subject, subjects)}"
             reason = reason if suites else "no suite ran"
-        elif any(gate.matches(name) for name in names):
+        elif any(gate.matches(info.name, info.base) for info in infos):
             continue
         else:
-            reason = f"no suite {quoted(gate.suite)} ran{nearest_or_all(gate.suite, names, ran)}"
+            reason = (
+                no_variant(gate.suite, infos)
+                or f"no suite {quoted(gate.suite)} ran{nearest_or_all(gate.suite, names, ran)}"
+            )
         if str(gate) in seen:
             continue
         seen.add(str(gate))

@@ -205,11 +205,11 @@ class _WorkerQueues:
 class WorkQueue:
     """Units that no worker has been given yet, and the order in which workers take them.
 
-    A model is loaded once in each worker, so all units of one model go before the next model's. Within a model a worker
-    stays with its group, whose shared header it has computed. Then it begins a group that no worker has begun, the
-    largest first, then it helps with the group that has most left. Tests that are not samples come after all chunks,
-    and samples that may kill their worker come last. The worker that takes the first unit of a worker key is the only
-    one to take the others.
+    A model is loaded once in each worker, so all units of one model go before the next model's. So do those of a
+    variant, since the next variant finds in the store what it asks as well. Among these a worker stays with its group,
+    whose shared header it has computed. Then it begins a group that no worker has begun, the largest first, then it
+    helps with the group that has most left. Tests that are not samples come after all chunks, and samples that may kill
+    their worker come last. The worker that takes the first unit of a worker key is the only one to take the others.
     """
 
     def __init__(self, chunks: Iterable[WorkUnit], others: Iterable[WorkUnit] = ()) -> None:
@@ -317,6 +317,7 @@ def _key(unit: WorkUnit) -> _Key:
 
 
 def _model_of(group: str) -> str:
+    """Return the levels above the group's samples in node ids, below its suite: of the model and of the variant."""
     file, _, levels = group.partition("::")
     return levels.partition("::")[2] if file.endswith(".py") else levels
 

@@ -170,12 +170,15 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None, None, N
         _check_overrides(session)
     if has_suites and runs_tests(session.config):
         startup.begin(session)
+    elif has_suites and session.config.option.collectonly:
+        startup.show_variants(session)
     if frozen_objects_key in session.config.stash:
         session.config.stash[frozen_objects_key].freeze()
 
 
 def _check_overrides(session: pytest.Session) -> None:
-    if session.config.stash[settings_key].set:
+    settings = session.config.stash[settings_key]
+    if settings.set or settings.variant:
         from pytest_llmeval.plugin.plan import check_overrides
 
         check_overrides(session)

@@ -84,7 +84,8 @@ class TestReport(pytest.TestReport):
 
 
 def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
-    """Return ``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level for the model if there are several.
+    """Return ``suites/boolq.yaml::gate[accuracy >= 0.6]``, with a level for the model if there are several, and for the
+    variant if there are any.
 
     A gate of a suite that has no file names the suite beside its rule.
     """
@@ -92,6 +93,9 @@ def gate_nodeid(result: GateResult, nodes: dict[str, str]) -> str:
     levels = [result.path or "llmeval"]
     if result.model in nodes:
         levels.append(nodes[result.model])
+        *above, last = levels[0].split("::")
+        if above and (result.suite or "").endswith(f"@{last}"):  # a variant: its level is below the model's
+            levels = ["::".join(above), levels[1], last]
     return "::".join([*levels, f"gate[{escape_text(name)}]"])
 
 

@@ -293,6 +293,14 @@ OPTIONS: tuple[Option, ...] = (
         "Can be given several times.",
     ),
     Option(
+        name="variant",
+        kind="list",
+        metavar="'SUITE: NAME: KEY=VALUE'",
+        parse=_imported("suites.format.variants:parse_variant"),
+        help="Run a variant of a suite beside it, with a changed key: 'boolq: hot: generate.temperature=1'. Given "
+        "again with the same name, it changes a further key.",
+    ),
+    Option(
         name="suite",
         kind="list",
         metavar="lm_eval:NAME",

@@ -8,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 import pytest
 
-from pytest_llmeval.gates.subjects import nearest_or_all
+from pytest_llmeval.gates.subjects import nearest_or_all, no_variant
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
 from pytest_llmeval.plugin.models import is_overridden
@@ -39,6 +39,7 @@ from pytest_llmeval.reporting.terminal import as_terminal, judge_lines, prompt_l
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.escaping import without_commands
 from pytest_llmeval.text.names import split_file
+from pytest_llmeval.text.wording import counted
 
 __all__ = [
     "AnsweredAhead",
@@ -50,6 +51,7 @@ __all__ = [
     "payloads_of_worker",
     "plan",
     "show_prompts",
+    "variant_lines",
 ]
 
 
@@ -85,7 +87,7 @@ class LimitSamples:
 
     def _draw(self, item: SampleItem) -> bytes:
         """Return a sample's place in a random order that no other sample, model, worker or run changes."""
-        return hashlib.sha256(f"{self._limit.seed}:{item.file.info.name}:{item.sample.id}".encode()).digest()
+        return hashlib.sha256(f"{self._limit.seed}:{item.file.info.base}:{item.sample.id}".encode()).digest()
 
 
 class ShardTests:
@@ -109,9 +111,9 @@ class ShardTests:
     def _holds(self, item: pytest.Item) -> bool:
         """Tell whether the test is in this part, by a hash of its name: no other test, worker or order changes that.
 
-        A sample is in one part with all models, which are compared sample by sample.
+        A sample is in one part with all models and variants, which are compared sample by sample.
         """
-        known = f"{item.file.info.name}\0{item.sample.id}" if isinstance(item, SampleItem) else item.nodeid
+        known = f"{item.file.info.base}\0{item.sample.id}" if isinstance(item, SampleItem) else item.nodeid
         digest = hashlib.sha256(known.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big") % self._shard.count == self._shard.number - 1
 
@@ -121,8 +123,8 @@ def collected_in(session: pytest.Session) -> Collected:
     config = session.config
     samples = [*{item.file.nodeid: item for item in session.items if isinstance(item, SampleItem)}.values()]
     selected = {item.file.info.name: item.file.info for item in samples}
-    has_model = bool(config.stash[settings_key].models)
-    modelless = [] if has_model else [item for item in samples if not is_overridden(item)]
+    modelless = [] if config.stash[settings_key].models else [item for item in samples if not is_overridden(item)]
+    has_model = bool(config.stash[settings_key].models) or len(modelless) < len(samples)
     lacking = {
         role: split_file(item.file.nodeid)[0]
         for role in ROLES
@@ -145,32 +147,67 @@ def collected_in(session: pytest.Session) -> Collected:
         without_baseline=next(
             (split_file(item.file.nodeid)[0] for item in samples if lacks_baseline(item.file.evaluation.suite)), None
         ),
-        has_model=has_model or len(modelless) < len(samples),
+        has_model=has_model,
         categories={name: list(found) for name, found in categories.items()},
         may_have_others=session.testsfailed > 0 or any(is_sample_key not in item.stash for item in session.items),
+        variants=variant_lines(session) if has_model else (),
     )
 
 
-def check_overrides(session: pytest.Session) -> None:
-    """Raise ``pytest.UsageError`` for a ``--llm-set`` whose suite was not collected: its name may be misspelt.
+def variant_lines(session: pytest.Session) -> list[str]:
+    """Return a line for each suite with variants: ``boolq: 2 variants (short, polite), 400 samples, 400 requests``."""
+    bases = {info.base for info in session.config.stash[collected_suites_key].values() if info.variant}
+    found: dict[str, dict[str, list[SampleItem]]] = {}
+    for item in session.items if bases else ():
+        if isinstance(item, SampleItem) and (info := item.file.info).base in bases:
+            found.setdefault(info.base, {}).setdefault(info.variant or "as written", []).append(item)
+    return [_variant_line(base, variants) for base, variants in found.items()]
 
-    A worker of pytest-xdist, in which that would be an internal error, has its controller raise it. The ini file is for
-    every session of the project, and ``--lf`` collects no file in which nothing failed: both only warn, as does a
-    session without a suite.
+
+def _variant_line(base: str, variants: Mapping[str, Sequence[SampleItem]]) -> str:
+    members = list(chain.from_iterable(variants.values()))
+    num_models = len({item.model for item in members})
+    num_requests = 0
+    hashes: set[int] = set()
+    for item in members:
+        if item.file.responses is None:
+            requests = item.question.requests
+            num_requests += len(requests)
+            hashes.update(hash((item.model, request)) for request in requests)  # the texts would fill the memory
+    parts = [f"{counted(len(variants), 'variant')} ({', '.join(variants)})"]
+    parts += [f"{num_models} models"] * (num_models > 1)
+    parts += [counted(len(members), "sample"), counted(num_requests, "request")]
+    if len(hashes) < num_requests:
+        parts.append(f"{len(hashes):,} of them different")  # a store can share the replies to the others
+    return f"{base}: {', '.join(parts)}"
+
+
+def check_overrides(session: pytest.Session) -> None:
+    """Raise ``pytest.UsageError`` for a ``--llm-set`` or ``--llm-variant`` whose suite was not collected.
+
+    Its name may be misspelt. A worker of pytest-xdist, in which that would be an internal error, has its controller
+    raise it. The ini file is for every session of the project, and ``--lf`` collects no file in which nothing failed:
+    both only warn, as does a session without a suite.
     """
     config = session.config
     if not is_first_process(config) or session.testsfailed:  # a suite that could not be collected may be the one
         return
     paths: dict[str, str] = session.stash.get(suite_paths_key, {})
     names = sorted(paths)
-    messages = []
-    for wanted in config.stash[settings_key].set:
-        if not any(map(wanted.matches, names)):
-            hint = nearest_or_all(wanted.suite, names, names)
-            messages.append(f"--llm-set {wanted.text!r}: no suite {wanted.suite!r} was collected{hint}")
+    settings, infos = config.stash[settings_key], config.stash.get(collected_suites_key, {})
+    written = [name for name in names if name not in infos or infos[name].variant is None]
+    given = [("set", one, names) for one in settings.set]
+    given += [("variant", one.override, written) for one in settings.variant]
+    messages, are_given = [], False
+    for option, wanted, known in given:
+        if not any(map(wanted.matches, known)):
+            hint = nearest_or_all(wanted.suite, known, known)
+            problem = no_variant(wanted.suite, infos.values()) or f"no suite {wanted.suite!r} was collected{hint}"
+            messages.append(f"--llm-{option} {wanted.text!r}: {problem}")
+            are_given = are_given or was_given(config, option)
     if not messages:
         return
-    if not names or not was_given(config, "set") or getattr(config.option, "lf", False):
+    if not names or not are_given or getattr(config.option, "lf", False):
         for message in messages:
             warn_once_in_session(config, pytest.PytestWarning(f"{message}; it changed nothing"))
     elif not is_worker(config):

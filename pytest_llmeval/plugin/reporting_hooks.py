@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report
     from pytest_llmeval.reporting.terminal import Terminal
 
-__all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "add_collected", "llm_session"]
+__all__ = ["FINAL_HOOKS", "FinalHooks", "Reporting", "Writing", "add_collected", "llm_session", "write_lines"]
 
 FINAL_HOOKS = "llmeval-final-hooks"
 
@@ -93,7 +93,22 @@ def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence
         from pytest_llmeval.plugin.gate_setup import check_whole
 
         check_whole(config, collected)
-    llm_session(config).add_collected(collected, nodeids)
+    found = llm_session(config)
+    if not found.has_suites:  # else another worker has collected the same
+        write_lines(config, collected.variants)
+    found.add_collected(collected, nodeids)
+
+
+def write_lines(config: pytest.Config, lines: Iterable[str]) -> None:
+    """Write lines to the terminal, unless it is quiet."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or config.get_verbosity() < 0:
+        return
+    for line in lines:
+        from pytest_llmeval.reporting.terminal import as_terminal
+        from pytest_llmeval.text.escaping import printable, without_commands
+
+        as_terminal(reporter).write_line(without_commands(printable(line)))
 
 
 class Reporting:

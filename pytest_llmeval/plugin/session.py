@@ -288,10 +288,9 @@ class LLMSession:
         self._gathered.problems.append(text)
 
     def _add_missing(self, nodeid: str, reason: str) -> None:
-        node = SampleNode.parse(nodeid)
-        suite = self._gathered.suite_at(node.path)
-        model = self._gathered.model_of_node.get(node.model or "")
-        record = Record(suite=suite, model=model, id=node.sample_id, nodeid=nodeid, status="unscored", reason=reason)
+        suite, model = self._gathered.group_at(nodeid)
+        sample_id = SampleNode.parse(nodeid).sample_id
+        record = Record(suite=suite, model=model, id=sample_id, nodeid=nodeid, status="unscored", reason=reason)
         self._add_record(record)
 
     def mark_lost(self, nodeids: Iterable[str], reason: str) -> None:

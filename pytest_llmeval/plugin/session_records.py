@@ -64,6 +64,7 @@ class Gathered:
     _counts: dict[str | None, Counter[str | None]] = field(default_factory=dict)
     _num_counted: int = 0
     _names: dict[str | None, str] = field(default_factory=dict)
+    _num_named: int = 0
 
     def add_model(self, model: Mapping[str, JSON]) -> None:
         """Add a model as one process describes it. It is a problem if another process describes another model."""
@@ -91,7 +92,7 @@ class Gathered:
         if not self.compared:
             return record.suite, None
         if record.nodeid in self.expected:
-            return record.suite, self.model_of_node.get(SampleNode.parse(record.nodeid).model or "")
+            return self.group_at(record.nodeid)
         return record.suite, record.model if record.model in self.compared else None
 
     @property
@@ -175,24 +176,23 @@ class Gathered:
             # All suites are counted at once: one by one, the time would grow with samples times suites. The number of
             # expected node ids tells whether some were added, since none is ever removed.
             self._counts, self._num_counted = {}, len(self.expected)
-            for nodeid in self.expected:
-                node = SampleNode.parse(nodeid)
-                self._counts.setdefault(node.path, Counter())[self.model_of_node.get(node.model or "")] += 1
-        return {(info.name, model): number for model, number in self._counts.get(info.path, {}).items()}
+            for suite, model in map(self.group_at, self.expected):
+                self._counts.setdefault(suite, Counter())[model] += 1
+        return {(info.name, model): number for model, number in self._counts.get(info.name, {}).items()}
 
-    def suite_at(self, path: str) -> str:
-        """Return the name of the suite whose node id is ``path``. Raises ``KeyError``."""
-        if path not in self._names:
+    def group_at(self, nodeid: str) -> Group:
+        """Return the suite and model of a sample that is expected. Raises ``KeyError``."""
+        if self._num_named != len(self.suites):
+            self._num_named = len(self.suites)
             self._names = {info.path: name for name, info in self.suites.items()}
-        return self._names[path]
+        path, model = SampleNode.parse(nodeid).suite_and_model(self._names)
+        return self._names[path], self.model_of_node.get(model or "")
 
     def _expected_groups(self) -> dict[Group, list[str]]:
         """Return the node ids of samples that were to run, by group, in order of appearance."""
-        by_path = {info.path: name for name, info in self.suites.items()}
         groups: dict[Group, list[str]] = {}
         for nodeid in self.expected:
-            node = SampleNode.parse(nodeid)
-            groups.setdefault((by_path[node.path], self.model_of_node.get(node.model or "")), []).append(nodeid)
+            groups.setdefault(self.group_at(nodeid), []).append(nodeid)
         return groups
 
 

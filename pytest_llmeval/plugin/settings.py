@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import GateMode
     from pytest_llmeval.suites.format.gates_spec import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
+    from pytest_llmeval.suites.format.variants import GivenVariant
     from pytest_llmeval.text.wording import Amount
 
 __all__ = [
@@ -78,6 +79,7 @@ class Settings:
     allow_pickle: bool = False
     model_arg: tuple[ModelArg, ...] = ()
     set: tuple[Override, ...] = ()
+    variant: tuple[GivenVariant, ...] = ()
     suite: tuple[str, ...] = ()
     lm_eval: bool = False
     trust_task_code: bool = False

@@ -9,11 +9,11 @@ import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.plugin.process_roles import asks_for_suites, distributes, is_worker, runs_tests
-from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collected, llm_session
+from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collected, llm_session, write_lines
 from pytest_llmeval.plugin.settings import OPTIONS, Settings, check_rules, read_settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
 
-__all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected"]
+__all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected", "show_variants"]
 
 
 def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
@@ -191,6 +191,13 @@ def send_collected(session: pytest.Session) -> None:
     from pytest_llmeval.plugin.xdist_messages import send
 
     send(session.config, collected_in(session))
+
+
+def show_variants(session: pytest.Session) -> None:
+    """Write how many requests the variants of suites make."""
+    from pytest_llmeval.plugin.plan import variant_lines
+
+    write_lines(session.config, variant_lines(session))
 
 
 def begin(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""Suites in pytest's tree, and in each a level for the models, if there are several.
+"""Suites in pytest's tree, and in each a level for the models and one for the variants, if there are several.
 
 A suite is collected whole: its data, the scorers that are registered for it, and for a scorer that compares replies
 those of the session's baseline.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -40,9 +40,11 @@ from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.option_scores import equal_options
 from pytest_llmeval.suites.benchmark import Benchmark, load_benchmark
 from pytest_llmeval.suites.format.overrides import Override
+from pytest_llmeval.suites.format.variants import Variant, variants_of
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.escaping import printable, without_commands
+from pytest_llmeval.text.names import escape_id
 from pytest_llmeval.text.redaction import describe, redact, redact_inside
 from pytest_llmeval.text.wording import quoted, relative_path
 from pytest_llmeval.types import AskedSample
@@ -56,6 +58,7 @@ __all__ = [
     "RegisteredScorers",
     "SuiteFile",
     "SuiteModel",
+    "SuiteVariant",
     "collect_benchmark",
     "lacks_baseline",
     "with_earlier_replies",
@@ -66,6 +69,8 @@ _RESERVED_MARKS = frozenset(
     ("filterwarnings", "parametrize", "skip", "skipif", "tryfirst", "trylast", "usefixtures", "xfail")
 )
 
+
+_Below: TypeAlias = "SampleItem | SuiteModel | SuiteVariant"
 
 _question_memory_key = pytest.StashKey[QuestionMemory]()
 
@@ -92,6 +97,11 @@ class SuiteNode(PlainFailures):
     _judges: Models = MappingProxyType({})
 
     @functools.cached_property
+    def warned(self) -> set[str]:
+        """Return the warnings that were shown; the variants of a suite share it, and so show each once."""
+        return set()
+
+    @functools.cached_property
     def shown_paths(self) -> dict[str, str]:
         """Return the paths of rows from the rootdir; the samples fill it."""
         return {}
@@ -105,17 +115,69 @@ class SuiteNode(PlainFailures):
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
         """Read the suite and its data. ``scorers`` are those that are registered from Python."""
 
-    def collect(self) -> Iterator[SampleItem | SuiteModel]:
-        """Load the whole suite, check all of it, and yield an item for every sample, with several models in levels."""
+    def collect(self) -> Iterator[_Below]:
+        """Load the whole suite, check all of it, and yield an item for every sample, with several models or variants
+        in levels.
+        """
         if frozen_objects_key not in self.config.stash:
             self.config.stash[frozen_objects_key] = FrozenObjects()
         settings = self.config.stash[settings_key]
         suite = self.load(settings.set, RegisteredScorers(self))
+        sources: list[SuiteNode] = [self]
+        if suite.spec.variants or settings.variant:
+            sources = self._variants(suite)
+        else:
+            self.take(suite)
+        models = {} if any(one.evaluation.scorer.scores_recorded_replies for one in sources) else compared_models(self)
+        for model, name in models.items():
+            yield SuiteModel.of(self, name, model, sources)
+        if not models:
+            yield from _samples_of(self, None, sources)
+
+    def _variants(self, suite: Suite) -> list[SuiteNode]:
+        """Return the nodes of the variants, loaded and checked, in their order.
+
+        If only the command line gives the suite variants, the suite as it is written comes before them. Raises
+        ``SuiteError``.
+        """
+        written = suite.spec.variants
+        variants = variants_of(suite.name, written, self.config.stash[settings_key].variant)
+        sources: list[SuiteNode] = []
+        if written:
+            self._take_name(suite)
+        else:
+            self.take(suite)
+            sources.append(self)
+        taken: dict[str, str] = {}
+        if variants:
+            taken |= {name: f"the model {quoted(model)}" for model, name in compared_models(self).items()}
+        if variants and not written:
+            taken |= {escape_id(one.id): f"the sample {quoted(one.id)}" for one in suite.samples}
+        for variant in variants:
+            if variant.name in taken:
+                message = f"node ids have this name for {taken[variant.name]}: rename the variant"
+                raise _variant_error(suite, variant, message)
+            source = SuiteVariant.of(self, variant.name)
+            source.take(suite.varied(variant), variant.name)
+            for other in sources:
+                if other.info.fingerprint == source.info.fingerprint:
+                    same = f"variant {quoted(other.info.variant)}" if other.info.variant else "suite as it is written"
+                    raise _variant_error(suite, variant, f"it asks and judges the same as the {same}: remove one")
+            sources.append(source)
+        return sources
+
+    def _take_name(self, suite: Suite) -> None:
+        """Raise ``SuiteError`` if another suite of the session has the name."""
         paths = self.session.stash.setdefault(suite_paths_key, {})
         other = paths.setdefault(suite.name, self.nodeid)
         if other != self.nodeid:
             where = relative_path(self.config.rootpath / other)
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
+
+    def take(self, suite: Suite, variant: str | None = None) -> None:
+        """Check a suite that was loaded, and describe it. Raises ``LLMEvalError`` and others for what does not fit."""
+        settings = self.config.stash[settings_key]
+        self._take_name(suite)
         memory = self.config.stash.setdefault(_question_memory_key, QuestionMemory())
         suite, parts = with_earlier_replies(self, suite)
         self.evaluation = Evaluation(suite, memory)
@@ -150,26 +212,22 @@ class SuiteNode(PlainFailures):
             fingerprint_parts={**self.evaluation.fingerprint_parts(), **parts},
             splits_reasoning=bool(suite.spec.generate.tags),
             asked_with=self.evaluation.asked_with,
+            variant=variant,
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}
         check_given_gates(suite, metrics, given)
         self._add_tags(suite.spec.tags)
         for warning in self.evaluation.warnings():
-            warn_once_of_suite(self, warning)
+            self._warn(warning)
         self._tell_of_replaced()
         self._set_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
         if (message := equal_options(suite)) is not None:
             # No error: some published data have equal options, and are still worth scoring.
-            warn_once_of_suite(self, message)
+            self._warn(message)
         # Now, as any hook after this can leave out samples.
         self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
-        models = {} if self.evaluation.scorer.scores_recorded_replies else compared_models(self)
-        for model, name in models.items():
-            yield SuiteModel.of(self, name, model)
-        if not models:
-            yield from self.items(self, None)
 
     def _tell_of_replaced(self) -> None:
         """Warn of a model that the command line gives a role and that will not be asked."""
@@ -178,7 +236,7 @@ class SuiteNode(PlainFailures):
             is_asked = role in self.evaluation.scorer.roles
             if specs and is_asked and was_given(self.config, role) and is_overridden(self, f"llm_{role}"):
                 message = f"--llm-{role} {specs[0].name} is not asked: a conftest.py has the fixture llm_{role}"
-                warn_once_of_suite(self, message)
+                self._warn(message)
 
     def set_judges(self, judges: Models) -> None:
         """Set the models that the scorer asks, in ``info`` too: the suite's numbers depend on them.
@@ -218,6 +276,11 @@ class SuiteNode(PlainFailures):
             from pytest_llmeval.models.replay.model import DataResponses
 
             self.responses = DataResponses()
+
+    def _warn(self, message: str) -> None:
+        if message not in self.warned:
+            self.warned.add(message)
+            warn_once_of_suite(self, message)
 
     def _add_tags(self, tags: Sequence[str]) -> None:
         for place, tag in enumerate(tags):
@@ -279,7 +342,7 @@ class BenchmarkSuite(SuiteNode):
     def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
         shown_path = relative_path(self.path)
         if any(mark.name == "parametrize" for mark in self.own_markers):
-            message = "is for test functions; give each variant of a benchmark a class of its own"
+            message = "is for test functions; give the benchmark variants, or each case a class of its own"
             raise SuiteError(f"{self.name}: pytest.mark.parametrize {message}", path=shown_path)
         return load_benchmark(self.kind, self.path, overrides=overrides, shown_path=shown_path, scorers=scorers)
 
@@ -308,22 +371,72 @@ def _marks_of(kind: type) -> list[pytest.Mark]:
     return [getattr(mark, "mark", mark) for mark in marks]
 
 
-class SuiteModel(pytest.Collector):
-    """One model's samples of a suite: the level between file and sample if several models are given."""
-
-    model: str
-    file: SuiteNode
+class SuiteVariant(SuiteNode):
+    """A variant of a suite: the level between the suite and its samples, unless several models are given."""
 
     @classmethod
-    def of(cls, file: SuiteNode, name: str, model: str) -> SuiteModel:
-        """Return the level of ``model`` under ``file``, called ``name`` in node ids."""
-        level: SuiteModel = cls.from_parent(file, name=name)
-        level.model, level.file = model, file
+    def of(cls, file: SuiteNode, name: str) -> SuiteVariant:
+        """Return the variant ``name`` of the suite ``file``."""
+        variant: SuiteVariant = cls.from_parent(file, name=name)
+        variant.warned = file.warned
+        return variant
+
+    def load(self, overrides: Sequence[Override], scorers: Mapping[str, Callable[..., Any]]) -> Suite:
+        raise NotImplementedError("the suite above loads its variants")
+
+    def collect(self) -> Iterator[_Below]:
+        """Yield the samples, loaded and checked by then."""
+        yield from self.items(self, None)
+
+
+def _variant_error(suite: Suite, variant: Variant, message: str) -> SuiteError:
+    """Return an error at the variant, or one that names the option that has added it."""
+    if variant.name in suite.spec.variants:
+        return suite.error(message, keys=("variants", variant.name))
+    return suite.error(f"{variant.overrides[0].where}: {message}")
+
+
+class SuiteModel(pytest.Collector):
+    """One model's samples of a suite: the level below the suite if several models are given.
+
+    ``sources`` are the suite, or its variants.
+    """
+
+    model: str
+    sources: Sequence[SuiteNode]
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, name: str, model: str, sources: Sequence[SuiteNode]) -> SuiteModel:
+        """Return the level of ``model`` under ``parent``, called ``name`` in node ids."""
+        level: SuiteModel = cls.from_parent(parent, name=name)
+        level.model, level.sources = model, sources
         return level
 
-    def collect(self) -> Iterator[SampleItem]:
-        """Return the suite's samples, loaded and checked by then, for this model."""
-        return self.file.items(self, self.model)
+    def collect(self) -> Iterator[_Below]:
+        """Yield the samples, loaded and checked by then, for this model."""
+        yield from _samples_of(self, self.model, self.sources)
+
+
+class ModelVariant(SuiteModel):
+    """One model's samples of a variant."""
+
+    def collect(self) -> Iterator[_Below]:
+        """Yield the samples, loaded and checked by then, for this model."""
+        (source,) = self.sources
+        self.own_markers.extend(source.own_markers)
+        self.keywords.update((mark.name, mark) for mark in source.own_markers)
+        yield from source.items(self, self.model)
+
+
+def _samples_of(parent: SuiteNode | SuiteModel, model: str | None, sources: Sequence[SuiteNode]) -> Iterator[_Below]:
+    """Yield the samples of the suite or of its variants, these in levels."""
+    for source in sources:
+        if not isinstance(source, SuiteVariant):
+            yield from source.items(parent, model)
+        elif model is None:
+            yield source
+        else:
+            yield ModelVariant.of(parent, source.name, model, [source])
 
 
 class NotASuite(pytest.File):
@@ -367,7 +480,8 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     if baseline is None:  # in a worker, whose controller has checked it
         baseline = config.stash[_read_key] = newest_baseline(path)
     names = [spec.name for spec in settings.model_specs]
-    found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None)
+    base = suite.spec.suite if settings.compare == "questions" else None
+    found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None, base=base)
     if isinstance(found, str):
         why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
         raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)

@@ -138,7 +138,8 @@ class Collected:
     ``lacking`` has a scorer that asks a model in a role (for each role without a model), ``without_baseline`` compares
     its replies with those of a baseline, and there is none. ``has_model`` says that there is a model, be it one of a
     conftest.py. ``categories`` are those of each suite's samples. ``may_have_others`` says that there may be more
-    suites: of hand-written tests, or in files that could not be collected.
+    suites: of hand-written tests, or in files that could not be collected. ``variants`` are lines on the suites with
+    variants: how many requests these make.
     """
 
     samples: Sequence[int]
@@ -151,6 +152,7 @@ class Collected:
     has_model: bool
     categories: Mapping[str, Sequence[str]]
     may_have_others: bool
+    variants: Sequence[str] = ()
 
     def encode(self) -> str:
         return json.dumps(asdict(self), default=str)

@@ -26,7 +26,7 @@ __all__ = ["Benchmark", "load_benchmark"]
 
 _KEYS = (
     *("description", "prompt", "choices", "target", "category", "cluster", "human", "filters", "generate", "epochs"),
-    *("tags", "gates", "min_measurable", "not_measurable", "primary_metric"),
+    *("tags", "gates", "min_measurable", "not_measurable", "primary_metric", "variants"),
 )
 _CLOSE = 0.85
 """An attribute that is at least so similar to one of ours is taken for a misspelling: ``loader`` is not ``load``.
@@ -78,6 +78,7 @@ class Benchmark:
     min_measurable: ClassVar[float | None] = None
     not_measurable: ClassVar[Mapping[str, float]] = {}
     primary_metric: ClassVar[Any] = None
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     judged_by: str | None = None
     """A text that names the model which ``is_equivalent`` asks, and its settings; None if it asks none."""
 

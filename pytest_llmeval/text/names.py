@@ -1,6 +1,7 @@
 """The names of models, written out and short, and the node ids of samples.
 
-A node id is ``suites/boolq.yaml::q17``; with several models it is ``suites/boolq.yaml::gpt2::q17``.
+A node id is ``suites/boolq.yaml::q17``; with several models it is ``suites/boolq.yaml::gpt2::q17``, and with variants
+``suites/boolq.yaml::polite::q17`` or ``suites/boolq.yaml::gpt2::polite::q17``.
 """
 
 from __future__ import annotations
@@ -177,12 +178,12 @@ def model_nodes(models: Sequence[str]) -> dict[str, str]:
 class SampleNode:
     """A sample's node id, taken apart.
 
-    ``path`` is the suite's, its file or ``file.py::Class``. ``model`` is the name of the level below it, if there is
-    one.
+    ``path`` is the suite's, its file or ``file.py::Class``. ``levels`` are the names between it and the sample: of the
+    model if there are several, then of the variant if there are any.
     """
 
     path: str
-    model: str | None
+    levels: tuple[str, ...]
     sample_id: str
 
     @classmethod
@@ -196,4 +197,14 @@ class SampleNode:
         levels = rest.split("::") if rest else []
         if path.endswith(".py") and len(levels) > 1:
             path, *levels = f"{path}::{levels[0]}", *levels[1:]
-        return cls(path, levels[0] if len(levels) == 2 else None, unescape_id(levels[-1] if levels else ""))
+        return cls(path, tuple(levels[:-1]), unescape_id(levels[-1] if levels else ""))
+
+    def suite_and_model(self, paths: Collection[str | None]) -> tuple[str, str | None]:
+        """Return the path of the suite, or of its variant, and the name of the level of the model, if there is one.
+
+        ``paths`` are those of the session's suites and variants.
+        """
+        variant = f"{self.path}::{self.levels[-1]}" if self.levels else self.path
+        if variant in paths:
+            return variant, self.levels[0] if len(self.levels) > 1 else None
+        return self.path, self.levels[0] if self.levels else None

@@ -115,6 +115,59 @@ def test_a_prompt_that_is_worse_fails(project: pytest.Pytester, workers: list[st
         assert "+prompt.template" in decided.stdout.str()
 
 
+VARIANTS = {
+    "short": {"prompt.template": "{{ question }}"},
+    "careful": {"prompt.template": "Be careful. {{ question }}"},
+}
+
+
+def test_variants_are_compared_with_the_suite_that_had_none(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    suite = {**SUITE, "variants": VARIANTS}
+    result = run(project, suite, *workers, *QUESTIONS)
+    assert result.ret == 1
+    short, careful = gates_in(project.path / "now.json")
+    assert (short["suite"], short["outcome"]) == ("sums@short", "passed")
+    assert (careful["suite"], careful["outcome"]) == ("sums@careful", "failed")
+    for gate, name in ((short, "short"), (careful, "careful")):
+        # The comparison of the variants with each other is no test of this family.
+        assert (gate["regression"]["n"], gate["regression"]["family"]) == (40, 2)
+        assert [line for line in gate["prompt_diff"] if line[0] in "-+"][2:] == [
+            *("-prompt.template: |", *(f"-  {line}" for line in TEMPLATE.splitlines())),
+            f'+prompt.template: "{VARIANTS[name]["prompt.template"]}"',
+        ]
+    decided = project.run("llmeval", "compare", "base.json", "now.json", "--compare", "questions")
+    assert decided.ret == 1
+    assert "sums@careful, accuracy vs baseline: accuracy 1.000 -> 0.500" in text_of(decided)
+    result = run(project, suite, *workers, "--llm-baseline=base.json")
+    assert result.ret == 1  # as ever, only what is the same is compared
+    assert "failed: sums, accuracy vs baseline: in the baseline, and did not run" in text_of(result)
+
+
+def test_variants_are_compared_with_those_of_their_names(project: pytest.Pytester, workers: list[str]) -> None:
+    suite = {**SUITE, "variants": VARIANTS}
+    assert run(project, suite, *workers, "--llm-report=base.json").ret == 0
+    changed = {**VARIANTS, "careful": {"prompt.template": "Be very careful. {{ question }}"}}
+    assert run(project, {**suite, "variants": changed}, *workers, *QUESTIONS).ret == 0
+    gates = gates_in(project.path / "now.json")
+    assert [(gate["suite"], gate["outcome"]) for gate in gates] == [
+        ("sums@short", "passed"),
+        ("sums@careful", "passed"),
+    ]
+    assert [[line for line in gate["prompt_diff"] if line[0] in "-+"][2:] for gate in gates] == [
+        [],
+        ['-prompt.template: "Be careful. {{ question }}"', '+prompt.template: "Be very careful. {{ question }}"'],
+    ]
+    # A variant that was not selected is undecided, as a suite is.
+    assert run(project, suite, *workers, *QUESTIONS, "-k", "short").ret == 0
+    gates = gates_in(project.path / "now.json")
+    assert [(gate["suite"], gate["outcome"]) for gate in gates] == [
+        ("sums@short", "passed"),
+        ("sums@careful", "skipped"),
+    ]
+    assert run(project, {**suite, "variants": {"short": VARIANTS["short"]}}, *workers, *QUESTIONS).ret == 1
+
+
 def test_the_same_suite_is_compared_as_ever(project: pytest.Pytester, workers: list[str]) -> None:
     assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
     result = run(project, SUITE, *workers, *QUESTIONS)

@@ -26,8 +26,8 @@ def test_samples_of_many_suites_are_counted_in_one_go(monkeypatch: pytest.Monkey
     session.expected.update({f"{path}::{model}::q{n}": None for path in paths.values() for model in "ab" for n in "12"})
     for name, info in infos.items():
         assert session.num_expected(info) == {(name, "a"): 2, (name, "b"): 2}
-        assert session.suite_at(paths[name]) == name
     assert len(parsed) == len(session.expected)
+    assert [session.group_at(f"{path}::b::q1") for path in paths.values()] == [(name, "b") for name in paths]
     session.expected["s0.yaml::a::q3"] = None  # from another worker
     assert session.num_expected(infos["s0"]) == {("s0", "a"): 3, ("s0", "b"): 2}
     assert session.num_expected(SuiteInfo(name="hand-written", metrics=())) == {}

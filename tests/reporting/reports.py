@@ -20,6 +20,7 @@ from pytest_llmeval.reporting.report.report import (
     StoreUse,
     SuiteReport,
     Summary,
+    VariantComparison,
     definitions_of,
 )
 from pytest_llmeval.reporting.report.summaries import average_suites, summarize_suite
@@ -142,6 +143,7 @@ def suite_reports(draw: st.DrawFn) -> SuiteReport:
         judge=draw(st.none() | names),
         judged_by=tuple(draw(st.lists(names, max_size=2))),
         fingerprint_parts=draw(st.dictionaries(names, text, max_size=2)),
+        variant=draw(st.none() | names),
     )
     bins = st.builds(
         ReliabilityBin, low=numbers, high=numbers, n=counts, confidence=optional_numbers, accuracy=optional_numbers
@@ -195,6 +197,18 @@ comparisons = st.builds(
     first=names,
     second=names,
     differences=st.dictionaries(names, differences, max_size=2),
+)
+variants = st.builds(
+    VariantComparison,
+    suite=names,
+    first=names,
+    second=names,
+    differences=st.dictionaries(names, differences, max_size=2),
+    model=st.none() | names,
+    metric=st.none() | names,
+    p_value=st.none() | st.floats(0, 1),
+    p_adjusted=st.none() | st.floats(0, 1),
+    family=counts,
 )
 averages = st.builds(Averages, model=st.none() | names, macro=metrics, micro=metrics)
 regressions = st.builds(
@@ -282,6 +296,7 @@ reports = st.builds(
     definitions=st.dictionaries(names, mappings, max_size=2),
     suites=st.lists(suite_reports(), max_size=2).map(tuple),
     comparisons=st.lists(comparisons, max_size=2).map(tuple),
+    variants=st.lists(variants, max_size=2).map(tuple),
     averages=st.lists(averages, max_size=2).map(tuple),
     gates=st.lists(gates, max_size=2).map(tuple),
     store=st.none() | st.builds(StoreUse, folder=text, num_samples=counts, num_reused=counts, oldest=st.none() | text),

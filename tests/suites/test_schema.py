@@ -53,6 +53,8 @@ ROWS = [{"question": "q", "target": "t"}, {"question": "r", "target": "u"}]
 BOOLQ = [{"question": "q", "passage": "p", "answer": True}]
 SEVERAL = {"scorers": {"a": {"score": "exact"}}}
 TAKEN: list[dict[str, Any]] = [
+    {"variants": {}},
+    {"variants": {"a": {"prompt.template": "x"}, "b-1": {"generate": {"max_tokens": 9}, "prompt.fewshot.count": 1}}},
     {},
     {"score": {"exact": None}},
     {"score": {"exact": {}}},
@@ -100,6 +102,16 @@ TAKEN: list[dict[str, Any]] = [
     {"prompt": {"fewshot": {"count": 1, "path": None, "samples": [{"question": "e", "target": "f"}]}}},
 ]
 REFUSED: list[dict[str, Any]] = [
+    {"variants": None},
+    {"variants": ["a"]},
+    {"variants": {"a": None}},
+    {"variants": {"a": {}}},
+    {"variants": {"a b": {"prompt.template": "x"}}},
+    {"variants": {".a": {"prompt.template": "x"}}},
+    {"variants": {"not": {"prompt.template": "x"}}},
+    {"variants": {"a": {"suite": "x"}}},
+    {"variants": {"a": {"variants.b": {}}}},
+    {"variants": {"a": {"prompt..template": "x"}}},
     {"score": None},
     {"score": 1},
     {"score": []},

@@ -24,8 +24,9 @@ from pytest_llmeval.reporting.figures.report_figure import (
     metric_text,
 )
 from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, colour_of, drawing, limits_of, marker_of
-from pytest_llmeval.reporting.report.report import Comparison, Regression, SuiteReport
+from pytest_llmeval.reporting.report.report import Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import signed
+from pytest_llmeval.reporting.tables.comparisons import as_comparison
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.model_differences import Difference
 
@@ -274,7 +275,8 @@ class _DifferenceRows:
 
 
 def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
-    """Draw a figure for each metric of the comparisons of models, and of the gates against a baseline.
+    """Draw a figure for each metric of the comparisons of models, of those of variants, and of the gates against a
+    baseline.
 
     Each shows differences of paired samples with their 95% intervals, after E. Miller (2024, arXiv:2411.00640). Right
     is better: if lower values are better, differences change their sign.
@@ -283,6 +285,10 @@ def differences_figures(shown: Shown) -> Iterator[PlannedFigure]:
         if found.rows:
             drawer = partial(_difference_figure, shown, metric, f"from {label(shown.short.get(first, first))}", found)
             yield PlannedFigure(shown.names.new("differences", "models", metric), drawer)
+    for (metric, first, _), found in _of_variants(shown).items():
+        if found.rows:
+            drawer = partial(_difference_figure, shown, metric, f"from {label(first)}", found)
+            yield PlannedFigure(shown.names.new("differences", "variants", metric), drawer)
     for (metric, _), found in _of_gates(shown).items():
         if found.rows:
             drawer = partial(_difference_figure, shown, metric, "from the baseline", found)
@@ -293,7 +299,7 @@ def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _DifferenceRo
     """Return rows by metric, first model and better side, which each suite can choose for itself."""
     found: dict[tuple[str, str, bool | None], _DifferenceRows] = {}
     for one in shown.report.comparisons:
-        suite = _suite_of(shown, one)
+        suite = _suite_of(shown, one.suite, one.second)
         for metric in _metrics(shown, suite, list(one.differences)):
             better = direction(metric, suite)
             rows = found.setdefault((metric, one.first, better), _DifferenceRows(better))
@@ -302,10 +308,24 @@ def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _DifferenceRo
     return found
 
 
-def _suite_of(shown: Shown, one: Comparison) -> SuiteReport | None:
-    """Return the second model's suite. Each of several reports can have a suite of this name."""
-    suites = [suite for suite in shown.report.suites if suite.info.name == one.suite]
-    return next((suite for suite in suites if one.second in suite.models), suites[0] if suites else None)
+def _of_variants(shown: Shown) -> dict[tuple[str, str, bool | None], _DifferenceRows]:
+    """Return rows by metric, the name of the first variant and better side."""
+    found: dict[tuple[str, str, bool | None], _DifferenceRows] = {}
+    for one in shown.report.variants:
+        suite, first = _suite_of(shown, one.second, one.model), as_comparison(one, {}).first
+        wanted = shown.metrics or (one.metric,)
+        for metric in [name for name in one.differences if name in wanted]:
+            better = direction(metric, suite)
+            rows = found.setdefault((metric, first, better), _DifferenceRows(better))
+            rows.add(one.second, shown.series_of(one.model), one.differences[metric])
+            rows.models.update(shown.series if one.model is None else [shown.short.get(one.model, one.model)])
+    return found
+
+
+def _suite_of(shown: Shown, name: str, model: str | None) -> SuiteReport | None:
+    """Return the model's suite of this name. Each of several reports can have one."""
+    suites = [suite for suite in shown.report.suites if suite.info.name == name]
+    return next((suite for suite in suites if model in suite.models), suites[0] if suites else None)
 
 
 def _metrics(shown: Shown, suite: SuiteReport | None, compared: list[str]) -> list[str]:

@@ -547,6 +547,7 @@ def side_by_side(reports: Sequence[tuple[str, Report]]) -> Report:
         models=tuple({"name": name} for name in names),
         suites=tuple(suite for report in renamed for suite in report.suites),
         comparisons=tuple(one for report in renamed for one in report.comparisons),
+        variants=tuple(one for report in renamed for one in report.variants),
         gates=tuple(gate for report in renamed for gate in report.gates),
         averages=(),
         records=ChainedRecords([report.records for report in renamed]),
@@ -573,6 +574,7 @@ def _with_models(report: Report, models: Mapping[Group, str]) -> Report:
         report,
         suites=tuple(replace(suite, models=(models[group_of_suite(suite, compared)],)) for suite in report.suites),
         comparisons=tuple(map(renamed, report.comparisons)),
+        variants=tuple(replace(one, model=named(one.second, one.model)) for one in report.variants),
         gates=tuple(
             gate if gate.suite is None else replace(gate, model=named(gate.suite, gate.model)) for gate in report.gates
         ),

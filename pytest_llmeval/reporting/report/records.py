@@ -7,7 +7,7 @@ cannot carry would end the worker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -237,7 +237,8 @@ class SuiteInfo:
     wording of judges' prompts; ``baseline`` for the baseline whose replies are judged beside the suite's own. With
     ``splits_reasoning`` replies are judged without the reasoning between tags, which no version before schema 3 did.
     ``asked_with`` are the settings of prompt, examples, generation and filters that differ from their defaults, by
-    dotted key.
+    dotted key. ``variant`` is the name of the variant that it is (of ``boolq``, the ``name`` is ``boolq@polite``), None
+    for a suite as it is written.
     """
 
     name: str
@@ -261,6 +262,16 @@ class SuiteInfo:
     fingerprint_parts: Mapping[str, str] = field(default_factory=dict)
     splits_reasoning: bool = False
     asked_with: Mapping[str, JSON] = field(default_factory=dict)
+    variant: str | None = None
+
+    @property
+    def base(self) -> str:
+        """Return the suite's name, without that of its variant."""
+        return self.name if self.variant is None else self.name.removesuffix(f"@{self.variant}")
+
+    def is_called(self, names: Collection[str]) -> bool:
+        """Tell whether a user means it by one of the names: its own, or that of the suite of which it is a variant."""
+        return self.name in names or self.base in names
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SuiteInfo:

@@ -39,6 +39,7 @@ __all__ = [
     "StoreUse",
     "SuiteReport",
     "Summary",
+    "VariantComparison",
     "check_known",
     "compared_models",
     "definitions_of",
@@ -256,8 +257,26 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantComparison(Comparison):
+    """One variant of a suite against its first, on one model, over the samples that both scored.
+
+    ``suite`` is the name without the variant's; ``first`` and ``second`` are the names with it, as records have them.
+    ``metric`` is the one that is tested: ``p_value`` is its paired test's, two-sided, and ``p_adjusted`` is Holm's over
+    the ``family`` of these tests, one for each variant of the session that has one. None where there is no test.
+    """
+
+    model: str | None = None
+    metric: str | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    family: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Averages:
     """Metrics over the suites of one model (``model`` is None if there is one), for those that two suites or more have.
+
+    Of a suite with variants the first counts: the others answer the same questions.
 
     ``macro`` counts every suite equally, ``micro`` every sample; the ``n`` of a macro average counts suites. Metrics
     that share no more than their name are in neither: ``unlike`` has the form of each suite's, by metric and suite.
@@ -394,10 +413,10 @@ class Report:
     session ended early; ``problems`` are what makes its numbers incomplete. ``records`` may lie on disk and be read
     when they are asked for; those of a session that is still to be written hold no texts. ``definitions`` say what the
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
-    was not recorded. ``judges`` are the models that scorers asked: ``role``, then the same keys as in ``models``, and
-    ``use`` of those behind servers. ``store`` and ``budget`` are None for a session without one. ``origin`` is None
-    if it was not recorded. ``is_brief``: it is a baseline that ``--llm-update-baseline`` wrote, with what comparisons
-    need and no more.
+    was not recorded. ``variants`` compares the variants of suites. ``judges`` are the models that scorers asked:
+    ``role``, then the same keys as in ``models``, and ``use`` of those behind servers. ``store`` and ``budget`` are
+    None for a session without one. ``origin`` is None if it was not recorded. ``is_brief``: it is a baseline that
+    ``--llm-update-baseline`` wrote, with what comparisons need and no more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
@@ -420,6 +439,7 @@ class Report:
     definitions: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     suites: tuple[SuiteReport, ...]
     comparisons: tuple[Comparison, ...] = ()
+    variants: tuple[VariantComparison, ...] = ()
     averages: tuple[Averages, ...] = ()
     gates: tuple[GateResult, ...] = ()
     store: StoreUse | None = None
@@ -442,6 +462,15 @@ class Report:
     def suite_names(self) -> tuple[str, ...]:
         """Return the names of its suites, each once."""
         return tuple(dict.fromkeys(suite.info.name for suite in self.suites))
+
+    def suites_called(self, name: str) -> frozenset[str]:
+        """Return the names of the suites that a user means: one of them, or all variants of one.
+
+        Raises ``ReportError`` for a name that no suite has.
+        """
+        infos = [suite.info for suite in self.suites]
+        check_known("suite", name, dict.fromkeys(called for info in infos for called in (info.base, info.name)))
+        return frozenset(info.name for info in infos if info.is_called((name,)))
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -527,12 +556,14 @@ def group_of_suite(suite: SuiteReport, compared: tuple[str, ...]) -> Group:
     return suite.info.name, first if first in compared else None
 
 
-def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteReport | str:
+def suite_of_baseline(baseline: Report, name: str, model: str | None, *, base: str | None = None) -> SuiteReport | str:
     """Return the suite with which one of this name on ``model`` is compared, or why there is none (``ABSENT``, …).
 
-    If the baseline has the suite on one model, this is the one; else the one on the same model.
+    If the baseline has the suite on one model, this is the one; else the one on the same model. ``base`` is the name of
+    the suite of a variant: it takes the place of a variant that the baseline does not have.
     """
     partners = [one for one in baseline.suites if one.info.name == name]
+    partners = partners or [one for one in baseline.suites if one.info.name == base]
     if not partners:
         return ABSENT
     if len(partners) == 1:

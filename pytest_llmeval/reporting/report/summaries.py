@@ -10,7 +10,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from pytest_llmeval.reporting.report.report import (
     Report,
     SuiteReport,
     Summary,
+    VariantComparison,
     compared_models,
     definitions_of,
     described_group,
@@ -57,6 +58,7 @@ from pytest_llmeval.scoring.metrics.summary import (
 )
 from pytest_llmeval.scoring.model_differences import Difference, compare
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples, two_sided_p
+from pytest_llmeval.scoring.statistics.paired_tests import holm
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import EngineUse
@@ -68,6 +70,7 @@ __all__ = [
     "compare_models",
     "given_clusters",
     "grouped",
+    "leading_metric",
     "limits_of",
     "merged_uses",
     "never_named",
@@ -245,8 +248,10 @@ def average_suites(suites: Sequence[SuiteReport], records: Sequence[Record]) -> 
     compared = _compared(suites)
     groups = grouped(records, compared)
     by_model: dict[str | None, list[SuiteReport]] = {}
+    firsts: dict[str, str] = {}
     for suite in suites:
-        by_model.setdefault(group_of_suite(suite, compared)[1], []).append(suite)
+        if firsts.setdefault(suite.info.base, suite.info.name) == suite.info.name:
+            by_model.setdefault(group_of_suite(suite, compared)[1], []).append(suite)
     found = [
         _averages(model, own, [groups.get((suite.info.name, model), []) for suite in own])
         for model, own in by_model.items()
@@ -388,6 +393,7 @@ def with_suites(
         report,
         suites=suites,
         comparisons=tuple(_comparisons(groups, compared, explained)),
+        variants=_compared_variants(suites, groups, compared, explained),
         averages=averages,
         definitions=definitions_of(suites),
         problems=tuple(problems),
@@ -425,6 +431,52 @@ def _comparisons(
             better = {name: way for one in own.values() if one.info for name, way in one.info.better.items()}
             names = expanded(metrics, [record for members in records.values() for record in members])
             yield from list(compare_models(suite, records, order, names, better))
+
+
+def _compared_variants(
+    suites: Sequence[SuiteReport],
+    groups: Mapping[Group, GroupRecords],
+    compared: tuple[str, ...],
+    explained: _Explained,
+) -> tuple[VariantComparison, ...]:
+    """Return the comparisons of every variant with the first of its suite that has scores, on each model."""
+    variants: dict[Group, list[SuiteReport]] = {}
+    for suite in suites:
+        variants.setdefault((suite.info.base, group_of_suite(suite, compared)[1]), []).append(suite)
+    found: list[VariantComparison] = []
+    for (base, model), members in variants.items():
+        order = [one.info.name for one in members if one.summary.num_scored]
+        if len(order) < 2:
+            continue
+        own = {name: groups[name, model].records for name in order}
+        info = members[0].info
+        names = tuple(dict.fromkeys(name for one in members for name in one.info.metrics))
+        better = {name: way for one in members for name, way in one.info.better.items()}
+        with explained(f"the variants of {described_group((base, model))} could not be compared"):
+            for one in compare_models(base, own, order, names, better):
+                metric = leading_metric(info, list(one.differences))
+                tested = one.differences.get(metric or "")
+                shared = {field.name: getattr(one, field.name) for field in fields(one)}
+                p_value = None if tested is None else tested.p_value
+                found.append(VariantComparison(**shared, model=model, metric=metric, p_value=p_value))
+    p_values = [one.p_value for one in found if one.p_value is not None]
+    adjusted = iter(holm(p_values))
+    return tuple(
+        one if one.p_value is None else replace(one, p_adjusted=next(adjusted), family=len(p_values)) for one in found
+    )
+
+
+def leading_metric(info: SuiteInfo, metrics: Sequence[str]) -> str | None:
+    """Return the metric of comparisons: the one that the suite names, else accuracy, else the first one, if possible
+    with a known direction.
+    """
+    if info.primary_metric is not None:
+        return info.primary_metric
+    if "accuracy" in metrics:
+        return "accuracy"
+    values = [name for name in metrics if definition(name).kind != "count"]
+    directions = {name: definition(name, info.better).higher_is_better for name in values}
+    return next((name for name in values if directions[name] is not None), values[0] if values else None)
 
 
 def merged_uses(one: EngineUse | None, other: EngineUse) -> EngineUse:

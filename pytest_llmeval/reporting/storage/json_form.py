@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary
+from pytest_llmeval.reporting.report.report import Report, SuiteReport, Summary, VariantComparison
 from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.text.wording import describe
 from pytest_llmeval.types import JSON
@@ -228,18 +228,21 @@ def _with_nan(values: Mapping[str, float | None]) -> Mapping[str, float | None]:
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 
+_P_VALUE = core_schema.with_default_schema(
+    _telling(
+        core_schema.nullable_schema(core_schema.float_schema(strict=True, ge=0, le=1)),
+        "a number from 0 to 1 or null",
+    ),
+    default=None,
+)
 _OWN: Mapping[tuple[Any, str], CoreSchema] = MappingProxyType(
     {
         (Record, "values"): core_schema.with_default_schema(
             core_schema.no_info_after_validator_function(_with_nan, _schema(Mapping[str, float | None])), default={}
         ),
-        (Difference, "p_value"): core_schema.with_default_schema(
-            _telling(
-                core_schema.nullable_schema(core_schema.float_schema(strict=True, ge=0, le=1)),
-                "a number from 0 to 1 or null",
-            ),
-            default=None,
-        ),
+        (Difference, "p_value"): _P_VALUE,
+        (VariantComparison, "p_value"): _P_VALUE,
+        (VariantComparison, "p_adjusted"): _P_VALUE,
         (Report, "exit_code"): _telling(core_schema.int_schema(strict=True), _WHOLE),
         (Report, "records"): core_schema.any_schema(),
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult
+from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult, VariantComparison
 from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number, signed
 from pytest_llmeval.reporting.tables.suites import named
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -20,6 +21,7 @@ __all__ = [
     "MAX_FLIPPED",
     "OUTCOMES",
     "Flipped",
+    "as_comparison",
     "compared_flips",
     "comparison_tables",
     "flipped_heading",
@@ -30,6 +32,8 @@ __all__ = [
     "gate_table",
     "has_improved",
     "ordered_gates",
+    "variant_flips",
+    "variant_tables",
 ]
 
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
@@ -129,6 +133,52 @@ def comparison_tables(
         yield table, _meaning([*suites.values()], has_p)
 
 
+def as_comparison(variant: VariantComparison, names: Mapping[str, str]) -> Comparison:
+    """Return the comparison of two variants in the form in which models are shown, under the names of the variants."""
+    first, second = (_name_of_variant(variant, name) for name in (variant.first, variant.second))
+    return Comparison(
+        suite=named(variant.suite, variant.model, names),
+        first=first,
+        second=second,
+        differences=variant.differences,
+        movers=variant.movers,
+    )
+
+
+def _name_of_variant(variant: VariantComparison, name: str) -> str:
+    return "as written" if name == variant.suite else name.removeprefix(f"{variant.suite}@")
+
+
+def variant_tables(
+    variants: Sequence[VariantComparison], names: Mapping[str, str], *, is_short: bool = False
+) -> Iterator[tuple[Table, str]]:
+    """Yield tables as ``comparison_tables`` does, with a column for each variant and a row for each suite and model.
+
+    They show the metric that is tested.
+    """
+    shown = []
+    for one in variants:
+        if (tested := one.differences.get(one.metric or "")) is not None:
+            differences = {str(one.metric): replace(tested, p_value=one.p_adjusted)}
+            shown.append(replace(as_comparison(one, names), differences=differences))
+    family = max((one.family for one in variants), default=0)
+    tested_how = f"two-sided p by Holm over {family} tests" if family > 1 else "two-sided p"
+    for table, meaning in comparison_tables(shown, {}, is_short=is_short, has_p=True):
+        yield table, meaning.replace(_TEST, tested_how)
+
+
+def variant_flips(variants: Sequence[VariantComparison], names: Mapping[str, str]) -> Iterator[Flipped]:
+    """Yield the tested metrics in which a sample of a variant differs from the first variant's at all."""
+    for one in variants:
+        shown = as_comparison(one, names)
+        tested = replace(shown, movers={name: found for name, found in one.movers.items() if name == one.metric})
+        for flipped in compared_flips([tested], {}):
+            yield flipped._replace(suite=one.second, model=one.model)
+
+
+_TEST = "two-sided p of the paired test that gates make"
+
+
 def _meaning(suites: Sequence[Mapping[str, Comparison]], has_p: bool) -> str:
     """Return ``value (difference [95% interval], samples gained and lost)``: flips and p if a cell has them."""
     shown = [one.differences.get(_first_metric(own)) for own in suites for one in own.values()]
@@ -136,7 +186,7 @@ def _meaning(suites: Sequence[Mapping[str, Comparison]], has_p: bool) -> str:
     if any(difference is not None and difference.num_gained is not None for difference in shown):
         parts.append("samples gained and lost")
     if has_p and any(difference is not None and difference.p_value is not None for difference in shown):
-        parts.append("two-sided p of the paired test that gates make")
+        parts.append(_TEST)
     return f"value ({', '.join(parts)})"
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,6 +42,8 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_table,
     ordered_gates,
     shown_diff,
+    variant_flips,
+    variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
@@ -352,12 +355,14 @@ def _parts(
     for group in grouped([suite_row(suite, names) for suite in report.suites]):
         yield MarkdownPart.table(metric_table("suite", group, metrics_shown(group)), NUMBERS, "suite")
     yield MarkdownPart.of([*(f"- {markdown_text(text)}" for text in average_texts(report, names)), ""], NUMBERS)
-    for table, meaning in comparison_tables(report.comparisons, names, has_p=True):
+    tables = comparison_tables(report.comparisons, names, has_p=True), variant_tables(report.variants, names)
+    for table, meaning in chain(*tables):
         heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
         yield MarkdownPart.table(table, NUMBERS, "comparison", heading=heading)
     yield MarkdownPart.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
     yield MarkdownPart.of(figures, DETAILS)
-    yield from _flipped([*gate_flips(report.gates, names), *compared_flips(report.comparisons, names)])
+    of_variants = variant_flips(report.variants, names)
+    yield from _flipped([*gate_flips(report.gates, names), *compared_flips(report.comparisons, names), *of_variants])
     sections = (
         _suite(suite, names, None if questions is None else questions.lines(place))
         for place, suite in enumerate(report.suites)

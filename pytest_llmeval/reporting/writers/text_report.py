@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Averages, Comparison, GateResult, Report, SuiteReport, Summary
-from pytest_llmeval.reporting.tables.cells import Tone, Toned, with_interval
+from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, with_interval
 from pytest_llmeval.reporting.tables.comparisons import (
     MAX_FAILED,
     MAX_FLIPPED,
@@ -23,6 +24,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_name,
     has_improved,
     shown_diff,
+    variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
 from pytest_llmeval.reporting.tables.session import (
@@ -132,6 +134,9 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     if report.comparisons:
         yield ""
         yield from comparison_lines(report.comparisons, names, width=width)
+    if report.variants:
+        yield ""
+        yield from _matrix_lines(partial(variant_tables, report.variants, names), width)
     if (took := per_sample_table(report, names)).rows:
         yield from ("", "a sample took, in the mean:", *table_lines(took, width=width))
     if sections:
@@ -312,10 +317,11 @@ def _average_lines(averages: Averages, names: Mapping[str, str], width: int) -> 
 
 def comparison_lines(comparisons: Sequence[Comparison], names: Mapping[str, str], *, width: int) -> Iterator[str]:
     """Yield the tables of models beside the first one, with short intervals if there is little room."""
-    short = comparison_tables(comparisons, names, is_short=True)
-    for place, ((table, meaning), (short_table, _)) in enumerate(
-        zip(comparison_tables(comparisons, names), short, strict=True)
-    ):
+    yield from _matrix_lines(partial(comparison_tables, comparisons, names), width)
+
+
+def _matrix_lines(tables: Callable[..., Iterator[tuple[Table, str]]], width: int) -> Iterator[str]:
+    for place, ((table, meaning), (short_table, _)) in enumerate(zip(tables(), tables(is_short=True), strict=True)):
         yield from [""] * (place > 0)
         yield from joined_lines(
             f"against {table.headers[3]}, over the samples that both scored:", [meaning], width=width

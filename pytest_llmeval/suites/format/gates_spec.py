@@ -137,9 +137,9 @@ class GivenGate:
         """Tell whether it is for all suites that have the metric."""
         return self.suite == ANY_SUITE
 
-    def matches(self, suite: str) -> bool:
-        """Tell whether it is for the suite of this name."""
-        return self.is_for_all or self.suite == " ".join(suite.split())
+    def matches(self, suite: str, base: str = "") -> bool:
+        """Tell whether it is for the suite of this name, which may be a variant of the suite ``base``."""
+        return self.is_for_all or self.suite in (" ".join(suite.split()), " ".join(base.split()))
 
     def __str__(self) -> str:
         """Return the text that is read as this rule again: the rule alone if it is for every suite, unless that is

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic.json_schema import DEFAULT_REF_TEMPLATE, models_json_schema
 
-from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse, whole
+from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse, refuse_here, whole
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scorers import ONE_SCORER, SCORERS, ScoreSettings
 from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.scoring.epochs import MAX_EPOCHS, EpochsSpec
 from pytest_llmeval.scoring.filters import Filters, filters_json_schema
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
+from pytest_llmeval.suites.format.variants import VARIANT_PATTERN, VariantError, variants_of
 from pytest_llmeval.suites.presets import all_presets
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
@@ -229,6 +230,32 @@ _NAME_SCHEMA = {
 }
 
 
+def _variants(value: object) -> object:
+    if isinstance(value, Mapping):
+        try:
+            variants_of("", value)
+        except VariantError as error:
+            raise refuse_here(str(error), *(key for key in (error.name, error.key) if key is not None)) from None
+    return value
+
+
+_Variants: TypeAlias = Annotated[
+    dict[str, dict[str, Any]],
+    BeforeValidator(_variants),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"pattern": whole(VARIANT_PATTERN)},
+            "additionalProperties": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": whole(r"(?!(?:suite|variants)(?:\.|$))[^.]+(?:\.[^.]+)*")},
+            },
+        }
+    ),
+]
+
+
 class SuiteSpec(Spec):
     """A suite: its samples, how they become prompts, and how replies are scored."""
 
@@ -298,6 +325,11 @@ class SuiteSpec(Spec):
         None,
         description="The metric by which the suite is compared with a baseline: its name, or {name: …, better: "
         "higher}. By default accuracy, if there is one, else the first whose better direction is known.",
+    )
+    variants: _Variants = Field(
+        {},
+        description="Variants that run side by side, by name, each with the keys that it changes, as --llm-set names "
+        "them: {short: {prompt.template: …}, hot: {generate.temperature: 0.9}}. Each is compared with the first.",
     )
 
 

@@ -30,7 +30,7 @@ _PRESET = re.compile(rb"""(?:\A|\r|\n)(["']?)preset\1[ \t]*:[ \t]+(["']?)([\w-]+
 _NUMBER_AS_SCORE = re.compile(rb"""(?:\A|\r|\n)(["']?)score\1[ \t]*:[ \t]+["']?[-+.\d]""")
 _KEYS = frozenset(
     b"suite description preset samples dataset prompt choices target category cluster human interval filters score "
-    b"generate epochs tags gates min_measurable not_measurable primary_metric".split()
+    b"generate epochs tags gates min_measurable not_measurable primary_metric variants".split()
 )
 """All keys that a suite can have at column 0. The schema has the same ones, and takes long to import."""
 

@@ -21,6 +21,7 @@ from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
 from pytest_llmeval.suites.format.pydantic_errors import keys_of, sentence
 from pytest_llmeval.suites.format.schema import FewshotSpec, RowsSpec, SuiteSpec
+from pytest_llmeval.suites.format.variants import Variant
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.loading.mapping import CLUSTER, HUMAN, FieldMap, Ids, Mapped, make_sample
 from pytest_llmeval.suites.loading.sources import check_rows_spec, rows_of, shown_source
@@ -77,19 +78,30 @@ def suite_of(
     value = document.value
     if not isinstance(value, dict):
         raise TypeError(f"a suite is a mapping, found {describe(value)}")
-    name = value.get("suite")
-    matching = tuple(override for override in overrides if override.matches(name if isinstance(name, str) else ""))
-    try:
-        merged, preset = _whole(value, matching)
-    except OverrideError as error:
-        raise document.source.error(str(error)) from None
-    except PresetError as error:
-        raise origin_of(document, matching).error(str(error), error.keys) from None
-    origin = origin_of(document, matching, preset)
-    spec = _validated(merged, origin, scorers)
-    python_values = spec.dataset is not None and spec.dataset.python_values
-    suite = _Reading(spec, origin, Templates(python_values=python_values), read_rows).suite()
-    return replace(suite, scorers=scorers)
+    given = value.get("suite")
+    name = given if isinstance(given, str) else ""
+
+    def made(variant: Variant | None, like: Suite | None) -> Suite:
+        matching = [override for override in overrides if override.matches(name)]
+        if variant is not None:
+            matching += variant.overrides
+            matching += (override for override in overrides if override.suite == f"{name}@{variant.name}")
+        try:
+            merged, preset = _whole(value, matching)
+        except OverrideError as error:
+            line = None if error.at is None else document.line(error.at)
+            raise document.source.error(str(error), line) from None
+        except PresetError as error:
+            raise origin_of(document, tuple(matching)).error(str(error), error.keys) from None
+        origin = origin_of(document, tuple(matching), preset)
+        spec = _validated(merged, origin, scorers)
+        templates = Templates(python_values=spec.dataset is not None and spec.dataset.python_values)
+        reading = _Reading(spec, origin, templates, read_rows)
+        read = reading.suite() if like is None else reading.like(like)
+        named = read.name if variant is None else f"{read.name}@{variant.name}"
+        return replace(read, name=named, scorers=scorers, varied=lambda other: made(other, read))
+
+    return made(None, None)
 
 
 def _whole(value: dict[str, JSON], overrides: Sequence[Override]) -> tuple[dict[str, JSON], Preset | None]:
@@ -176,6 +188,17 @@ def _unmapped(row: Row) -> Mapped:
     return Mapped(row, {}, {**row.columns, "row": row.columns})
 
 
+_ASKS = (
+    *("prompt", "filters", "generate", "epochs", "description", "tags", "gates", "interval", "variants"),
+    *("min_measurable", "not_measurable", "primary_metric"),
+)
+"""Keys of a suite of which its samples are not made, apart from the examples in ``prompt``."""
+
+
+def _not_varied(variant: Variant) -> Suite:
+    raise NotImplementedError(variant.name)  # ``suite_of`` replaces it
+
+
 class _Reading:
     """One reading of a validated suite."""
 
@@ -194,6 +217,24 @@ class _Reading:
             optional=frozenset(self._optional()),
         )
         self.warnings: list[str] = []
+
+    def like(self, other: Suite) -> Suite:
+        """Return the suite with the samples and examples of ``other`` if they come from the same rows in the same way.
+
+        Variants usually differ in what is not read here, and share them then.
+        """
+        own, others = self.spec, other.spec
+        read = [name for name in SuiteSpec.model_fields if name not in _ASKS]
+        is_alike = all(getattr(own, name) == getattr(others, name) for name in read)
+        shown = [self.templates.names(spec.prompt.template or "") for spec in (own, others)]
+        if not is_alike or own.prompt.fewshot != others.prompt.fewshot or shown[0] != shown[1]:
+            return self.suite()
+        self._check_prompt_templates()
+        overridden = self._overridden()
+        return replace(other, spec=own, overridden=overridden, origin=self.origin, templates=self.templates)
+
+    def _overridden(self) -> tuple[str, ...]:
+        return tuple(override.text for override in self.origin.overrides if override.at is None)
 
     def suite(self) -> Suite:
         document = self.origin.document
@@ -214,11 +255,12 @@ class _Reading:
             line=document.line(("suite",)) or 1,
             spec=self.spec,
             samples=tuple(samples),
-            overridden=tuple(override.text for override in self.origin.overrides),
+            overridden=self._overridden(),
             shots=shots,
             warnings=tuple(self.warnings),
             origin=self.origin,
             templates=self.templates,
+            varied=_not_varied,
         )
 
     def _optional(self) -> Iterator[str]:

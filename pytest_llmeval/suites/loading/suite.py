@@ -15,6 +15,7 @@ from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.schema import SuiteSpec
+from pytest_llmeval.suites.format.variants import Variant
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.presets import Preset
 from pytest_llmeval.templates.templates import Templates
@@ -48,7 +49,8 @@ class Origin:
             is_inside = override.keys == keys[: len(override.keys)]
             is_made = keys == override.keys[: len(keys)] and keys not in self.document.lines
             if keys and (is_inside or is_made):
-                return self.source.error(f"--llm-set {quoted(override.text)}: {message}")
+                line = None if override.at is None else self.document.line(override.at)
+                return self.source.error(f"{override.where}: {message}", line)
         if self.preset is not None and keys and keys not in self.document.lines and self.preset.has(keys):
             return self.source.error(f"preset {self.preset.name}: {message}", self.document.line(("preset",)))
         return self.source.error(message, self.document.line(keys))
@@ -79,7 +81,7 @@ class Suite:
     """A suite and its selected samples, in order.
 
     ``line`` is that of the key ``suite``. ``overridden`` are the texts of the overrides that changed it,
-    ``warnings`` lines on what was read and may not be meant.
+    ``warnings`` lines on what was read and may not be meant. ``varied`` makes the suite of one of its variants.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Suite:
     shots: Shots = field(default_factory=Shots)
     warnings: tuple[str, ...] = ()
     scorers: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: NO_SCORERS, repr=False, compare=False)
+    varied: Callable[[Variant], Suite] = field(repr=False, compare=False)
     origin: Origin = field(repr=False, compare=False)
     templates: Templates = field(repr=False, compare=False)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_llmeval.reporting.figures.image_files import svg_text
-from pytest_llmeval.reporting.report.report import Comparison, Report
+from pytest_llmeval.reporting.report.report import Comparison, Report, VariantComparison
 from tests.reporting.figures.drawn import (
     FIRST,
     SECOND,
@@ -38,6 +38,38 @@ def test_differences_of_models_and_from_a_baseline(whole: Report) -> None:
     assert [x for x, _ in lines_of(baseline, "interval")] == [[-0.02, 0.12]]
     assert "+0.050 [-0.020, +0.120]" in texts_of(svg_text(baseline))
     assert {"← worse", "better →"} <= set(texts_of(svg_text(baseline)))
+
+
+def test_differences_of_variants_have_a_figure_for_each_first_variant(whole: Report) -> None:
+    polite = VariantComparison(
+        suite="sums",
+        first="sums@short",
+        second="sums@polite",
+        model=FIRST,
+        metric="accuracy",
+        differences={"accuracy": difference(-0.1, -0.2, 0.01)},
+    )
+    variants = (
+        polite,
+        replace(polite, model=SECOND, differences={"accuracy": difference(0.1, 0, 0.2)}),
+        VariantComparison(
+            suite="plain",
+            first="plain",
+            second="plain@hot",
+            model=FIRST,
+            metric="brier",
+            differences={"brier": difference(0.3, 0.1, 0.4), "accuracy": difference(0.0, 0.0, 0.0)},
+        ),
+        VariantComparison(suite="odd", first="odd", second="odd@a", model=FIRST, differences={}),
+    )
+    made = replace(whole, comparisons=(), gates=(), variants=variants)
+    accuracy, brier = drawn(made, "differences")
+    assert (accuracy.name, accuracy.title) == ("differences-variants-accuracy", "Difference of accuracy from short")
+    assert [x for x, _ in lines_of(accuracy, "interval")] == [[-0.2, 0.01], [0.0, 0.2]]
+    assert {"sums@polite", "one", "two"} <= set(texts_of(svg_text(accuracy)))
+    assert brier.title == "Decrease of brier from as written (lower is better)"
+    assert "plain@hot" in texts_of(svg_text(brier))
+    assert len(drawn(made, "differences", metrics=["accuracy"])) == 2
 
 
 def test_differences_are_turned_where_lower_is_better(whole: Report) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import GateResult, Regression, Report
-from pytest_llmeval.reporting.report.summaries import compare_models
+from pytest_llmeval.reporting.report.summaries import GroupRecords, compare_models, with_suites
 from pytest_llmeval.reporting.writers.html.samples import Changes
 from pytest_llmeval.scoring.paired_metrics import flipped_samples
 from tests.reporting.reports import make_record, make_report
@@ -63,6 +64,42 @@ def test_what_another_order_of_summing_changes_is_the_same() -> None:
     report = make_report([*first, *second], comparisons=compared)
     found = [change and change[0] for change in changes_of(report, second)]
     assert found == ["same", "same", "better"]
+
+
+@pytest.mark.parametrize("models", [("m",), ("m", "other")])
+def test_against_the_first_variant(models: tuple[str, ...]) -> None:
+    """Of several models, the others are compared with the first model, and its variants with its first one."""
+    values: dict[str, list[float | None]] = {"short": [1, 1, 0, None], "polite": [1, 0, 1, 1]}
+    records = [
+        replace(record, suite=f"sums@{variant}")
+        for model in models
+        for variant, own in values.items()
+        for record in of_model(model, own)
+    ]
+    compared_models = models if len(models) > 1 else ()
+    groups = {
+        (f"sums@{variant}", model if compared_models else None): GroupRecords(
+            records=[one for one in records if (one.suite, one.model) == (f"sums@{variant}", model)],
+            info=SuiteInfo(name=f"sums@{variant}", variant=variant, metrics=("accuracy",)),
+            num_expected=4,
+            model=model if compared_models else None,
+        )
+        for model in models
+        for variant in values
+    }
+    problems: list[str] = []
+    made = replace(with_suites(make_report([]), groups, compared_models, problems), records=records)
+    assert problems == []
+    found = dict(zip([(one.suite, one.model, one.id) for one in records], changes_of(made, records), strict=True))
+    assert [found["sums@short", "m", f"s{number}"] for number in range(4)] == [None] * 4
+    assert [found["sums@polite", "m", f"s{number}"] for number in range(4)] == [
+        ("same", 1, 1),
+        ("worse", 1, 0),
+        ("better", 0, 1),
+        None,
+    ]
+    for model in models[1:]:
+        assert found["sums@polite", model, "s1"] == ("same", 0, 0)
 
 
 def regression(**values: Any) -> Regression:

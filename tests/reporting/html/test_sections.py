@@ -24,6 +24,7 @@ from pytest_llmeval.reporting.report.report import (
     StoreUse,
     SuiteReport,
     Summary,
+    VariantComparison,
 )
 from pytest_llmeval.reporting.report.summaries import risk_curves
 from pytest_llmeval.reporting.tables.suites import average_texts
@@ -425,6 +426,40 @@ def test_flips_are_counted_and_tested() -> None:
         ["capitals\\x1b", "third against one", "greedy_match", "1,310", "0", "7", "+0.050", "0.016"],
     ]
     assert found.align == ["left"] * 3 + ["right"] * 5
+
+
+def test_flips_of_variants_stand_beside_those_of_models() -> None:
+    moved = {
+        "accuracy": FlippedSamples(num_worse=8, num_better=3, num_same=9),
+        "f1": FlippedSamples(num_worse=1, num_better=0, num_same=19),
+    }
+    variant = VariantComparison(
+        suite="sums",
+        first="sums@short",
+        second="sums@polite",
+        differences={"accuracy": difference(3, 8, p_value=0.02), "refused": difference(2, 1)},
+        movers=moved,
+        model="two",
+        metric="accuracy",
+        p_value=0.02,
+        p_adjusted=0.04,
+        family=2,
+    )
+    suites = [of_suite("sums@polite", info_better={"refused": "lower"})]
+    comparisons = (compared({"accuracy": difference(4, 9)}),)
+    made = report(suites, comparisons=comparisons, variants=(variant,))
+    tables = by_title(change_tables(made, TWO))
+    assert [row[:2] for row in cells(tables["Flips"])] == [
+        ["suite", "compared"],
+        ["sums", "two against one"],
+        ["sums (two)", "polite against short"],
+    ]
+    assert [list(row[:6]) for row in tables["Changes of each suite"].rows] == [
+        ["sums (two)", "polite against short", "refused", "1,310", "2", "1"]
+    ]
+    assert "p 0.040" in tables["Against short"].rows[0][-1]
+    (flipped,) = flipped_tables(replace(made, comparisons=()), TWO).main
+    assert flipped.title == "sums (two): accuracy of polite against short: 8 samples worse, 3 better, 9 the same"
 
 
 def test_a_change_is_worse_or_better_as_the_metric_says() -> None:

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal, TypeAlias
+from typing import IO, Literal, NamedTuple, TypeAlias
 
 from pytest_llmeval.reporting.report.records import Record
-from pytest_llmeval.reporting.report.report import Comparison, GateResult, Report
+from pytest_llmeval.reporting.report.report import Comparison, GateResult, Group, Report
 from pytest_llmeval.reporting.storage.disk_records import records_at
 from pytest_llmeval.reporting.tables.samples import as_text, sample_fields, sample_options
 from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
@@ -63,57 +63,76 @@ class SampleChange:
 class Changes:
     """The changes of the samples of a report.
 
-    A comparison with a baseline takes precedence over one of models; of the suite's metrics accuracy does, else the
-    first that samples have values of. Give each record to ``read`` first, then ask ``of``: records of the first model
-    may stand after the others.
+    A comparison with a baseline takes precedence over one of models, and that one over one of variants; of the suite's
+    metrics accuracy does, else the first that samples have values of. Give each record to ``read`` first, then ask
+    ``of``: records of the first model, or the first variant, may stand after the others.
     """
 
     def __init__(self, report: Report) -> None:
-        self._moved: dict[tuple[str, str | None], dict[str, SampleChange]] = {}
-        self._metrics: dict[tuple[str, str], tuple[str, bool]] = {}
-        self._first: dict[tuple[str, str], dict[str, float]] = {}
-        self._first_models: dict[str, str] = {}
-        self._names: dict[str, set[str]] = {}
+        self._moved: dict[Group, dict[str, SampleChange]] = {}
+        self._compared: dict[Group, _Compared] = {}
+        self._metrics: dict[Group, set[str]] = {}
+        self._first: dict[tuple[Group, str], dict[str, float]] = {}
+        self._better = report.better_by_suite()
         for key, (_, moved) in _against_baseline(report).items():
             self._moved[key] = _changes(moved)
-        better = report.better_by_suite()
         for one in report.comparisons:
-            if (one.suite, one.second) not in self._moved and (metric := compared_metric(one)) is not None:
-                is_higher = definition(metric, better.get(one.suite, {})).higher_is_better is not False
-                self._metrics[one.suite, one.second] = metric, is_higher
-                self._first_models[one.suite] = one.first
-                self._names.setdefault(one.suite, set()).add(metric)
+            self._compare((one.suite, one.second), (one.suite, one.first), compared_metric(one))
+        for variant in report.variants:
+            metric = variant.metric if variant.metric in variant.movers else None
+            self._compare((variant.second, variant.model), (variant.first, variant.model), metric)
+
+    def _compare(self, group: Group, first: Group, metric: str | None) -> None:
+        """Note that the group's samples are compared with those of ``first``, unless they are with others."""
+        if metric is not None and group not in self._moved and group not in self._compared:
+            is_higher = definition(metric, self._better.get(group[0], {})).higher_is_better is not False
+            self._compared[group] = _Compared(first, metric, is_higher)
+            self._metrics.setdefault(first, set()).add(metric)
 
     @property
     def is_empty(self) -> bool:
         """Tell whether nothing was compared."""
-        return not self._moved and not self._metrics
+        return not self._moved and not self._compared
 
     def read(self, record: Record) -> None:
         """Remember the record's value if others are compared with it."""
-        if self._first_models.get(record.suite) == record.model:
-            for name in self._names.get(record.suite, ()):
+        for group in _groups(record):
+            for name in self._metrics.get(group, ()):
                 if (value := value_of(record, name)) is not None:
-                    self._first.setdefault((record.suite, name), {})[record.id] = value
+                    self._first.setdefault((group, name), {})[record.id] = value
 
     def of(self, record: Record) -> SampleChange | None:
         """Return how the sample changed, or None if that is not known.
 
         It is not known of a sample that was not compared. A comparison with a baseline keeps those that changed most.
         """
-        for model in (record.model, None):
-            if (moved := self._moved.get((record.suite, model))) is not None:
+        for group in _groups(record):
+            if (moved := self._moved.get(group)) is not None:
                 return moved.get(record.id)
-        compared = self._metrics.get((record.suite, record.model or ""))
+        compared = next((found for group in _groups(record) if (found := self._compared.get(group)) is not None), None)
         if compared is None:
             return None
-        metric, is_higher = compared
-        now, before = value_of(record, metric), self._first.get((record.suite, metric), {}).get(record.id)
+        first = self._first.get((compared.first, compared.metric), {})
+        now, before = value_of(record, compared.metric), first.get(record.id)
         if now is None or before is None:
             return None
         if abs(now - before) <= LEAST_CHANGE:
             return SampleChange(direction="same", before=before, now=now)
-        return SampleChange(direction="better" if (now > before) == is_higher else "worse", before=before, now=now)
+        is_better = (now > before) == compared.is_higher
+        return SampleChange(direction="better" if is_better else "worse", before=before, now=now)
+
+
+class _Compared(NamedTuple):
+    """The samples with which those of a group are compared, and by which metric."""
+
+    first: Group
+    metric: str
+    is_higher: bool
+
+
+def _groups(record: Record) -> tuple[Group, Group]:
+    """Return the groups that comparisons know the record by: a session of one model names none."""
+    return (record.suite, record.model), (record.suite, None)
 
 
 def gates_of_changes(report: Report) -> list[GateResult]:

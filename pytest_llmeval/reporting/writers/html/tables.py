@@ -17,6 +17,7 @@ from pytest_llmeval.reporting.tables.cells import Table, number, p_text, with_in
 from pytest_llmeval.reporting.tables.comparisons import (
     OUTCOMES,
     Flipped,
+    as_comparison,
     compared_flips,
     comparison_tables,
     flipped_heading,
@@ -25,6 +26,8 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_table,
     has_improved,
     ordered_gates,
+    variant_flips,
+    variant_tables,
 )
 from pytest_llmeval.reporting.tables.session import (
     budget_texts,
@@ -320,21 +323,26 @@ _MAX_FLIPPED, _MAX_CHANGES_OPEN = 40, 30
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield models against the first one, and how many samples changed in each metric, with its paired test."""
-    for table, meaning in comparison_tables(report.comparisons, names):
-        table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first model has no intervals
+    """Yield models and variants against the first ones, and how many samples changed in each metric, with its paired
+    test.
+    """
+    for table, meaning in (*comparison_tables(report.comparisons, names), *variant_tables(report.variants, names)):
+        table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first has no intervals
         note = f"Over the samples that both scored: {meaning}."
         yield PageTable.of(table, f"Against {table.headers[3]}", notes=[note])
     better = report.better_by_suite()
-    is_explained = False
+    is_explained, compared = False, "compared" if report.variants else "model"
     for became, title in _CHANGED.items():
         became_headers = [f"became {word}" for word in became]
         rows = [row for one in report.comparisons for row in _flip_rows(one, better.get(one.suite, {}), names, became)]
+        for variant in report.variants:
+            shown = as_comparison(variant, names)
+            rows += _flip_rows(shown, better.get(variant.second, {}), {}, became)
         has_p = any(row[-1] for row in rows)
         if rows:
             yield PageTable(
                 title=f"{title} ({len(rows)})" if len(rows) > _MAX_CHANGES_OPEN else title,
-                headers=("suite", "model", "metric", "n", *became_headers, "difference [95%]", "p"),
+                headers=("suite", compared, "metric", "n", *became_headers, "difference [95%]", "p"),
                 rows=rows,
                 align=["left", "left", "left", *["right"] * 5],
                 notes=_TESTED_HOW if has_p and not is_explained else [],
@@ -359,7 +367,8 @@ def flipped_tables(report: Report, names: Mapping[str, str]) -> FlippedTables:
         main = compared_metric(one)
         firsts.append(replace(one, movers={name: own for name, own in one.movers.items() if name == main}))
         others.append(replace(one, movers={name: own for name, own in one.movers.items() if name != main}))
-    first = [*gate_flips(report.gates, names), *compared_flips(firsts, names)]
+    of_variants = variant_flips(report.variants, names)
+    first = [*gate_flips(report.gates, names), *compared_flips(firsts, names), *of_variants]
     further = [*compared_flips(others, names)]
     num_further = max(0, _MAX_FLIPPED - len(first))
     return FlippedTables(
