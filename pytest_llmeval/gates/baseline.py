@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pytest_llmeval.gates.earlier_reports import EarlierReports, EarlierSide
+from pytest_llmeval.gates.earlier_reports import LATEST, EarlierReports, EarlierSide
 from pytest_llmeval.gates.options import BaselineSettings, Compare, GateOptions, Margin, Selection
 from pytest_llmeval.gates.regressions import (
     fails,
@@ -28,7 +28,7 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_samples,
     pair_with_ties,
 )
-from pytest_llmeval.gates.subjects import SubjectError, find_compared, no_variant
+from pytest_llmeval.gates.subjects import USAGE_METRICS, SubjectError, find_compared, no_variant
 from pytest_llmeval.gates.usage import usage_of, usage_pairs
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
@@ -143,17 +143,22 @@ def _compared(
 
 
 def _against(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Test:
-    """Return a test or a result with the name of the report that it is against, and notes on that report."""
+    """Return a test or a result with the name of the report that it is against, and notes on that report.
+
+    No mean is taken of what samples used, so that this is compared with the latest report.
+    """
     gate = found.gate if isinstance(found, _Test) else found
-    name = side.name if gate.metric is None else f"{gate.metric} vs {side.name}"
+    is_usage = found.metric.is_usage if isinstance(found, _Test) else gate.metric in USAGE_METRICS
+    against, num_averaged = (LATEST, 1) if is_usage and side.num_averaged > 1 else (side.name, side.num_averaged)
+    name = against if gate.metric is None else f"{gate.metric} vs {against}"
     notes = side.notes.get(gate.suite or "", ())
     gate = replace(gate, name=name, notes=(*gate.notes, *notes))
     if not isinstance(found, _Test):
         return gate
     paired = found.paired
     if isinstance(paired.paired, PairedValues) and not notes:
-        paired = replace(paired, paired=replace(paired.paired, num_averaged=side.num_averaged))
-    return replace(found, gate=gate, paired=paired, against=side.name)
+        paired = replace(paired, paired=replace(paired.paired, num_averaged=num_averaged))
+    return replace(found, gate=gate, paired=paired, against=against)
 
 
 def _decided(

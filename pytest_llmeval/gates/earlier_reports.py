@@ -34,10 +34,13 @@ from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.paired_metrics import counted, needed_values
 
-__all__ = ["LAST", "EarlierReports", "EarlierSide", "NamedReport", "in_order", "read_earlier", "report_paths"]
+__all__ = ["LAST", "LATEST", "EarlierReports", "EarlierSide", "NamedReport", "in_order", "read_earlier", "report_paths"]
 
 LAST = 5
 """The number of reports whose mean is taken, unless the user says another."""
+
+LATEST = "latest report"
+"""The name of the one report that a gate is against if it looks at no mean."""
 
 NamedReport: TypeAlias = tuple[str, Report]
 """A report, and its file for messages."""
@@ -112,7 +115,7 @@ class EarlierReports:
                 oldest.setdefault(own[0][0], (own[0][1], []))[1].append(name)
         for last, names in means.values():
             report, notes = _mean_of_reports([report for _, report in last], names)
-            what = "latest report" if len(last) == 1 else f"mean of {len(last)} reports"
+            what = LATEST if len(last) == 1 else f"mean of {len(last)} reports"
             yield EarlierSide(name=what, report=report, suites=tuple(names), notes=notes, num_averaged=len(last))
         for file, (report, names) in oldest.items():
             note = (f"the oldest report is {file} ({report.created})",)

@@ -127,3 +127,23 @@ def test_more_tokens_than_the_baseline(llm_pytester: pytest.Pytester, workers: l
     assert compare.ret == 0, compare.stdout.str()
     gate = llm_pytester.run("llmeval", "gate", "new.json", "--gate", "sums: sum(num_tokens) <= 59")
     assert gate.ret == 1
+
+
+def test_several_baselines(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """No mean is taken of what samples used, and no gate says so."""
+    samples = "".join(f'  - {{id: "{n}", question: "{n} + 1 =", target: {n + 1}}}\n' for n in range(12))
+    suite = f"suite: sums\nsamples:\n{samples}score: number\n"
+    llm_pytester.mkdir("runs")
+    for number, tokens in enumerate((3, 5)):
+        model = f"--llm-model=python:my_models:answer?tokens={tokens}"
+        assert run(llm_pytester, *workers, model, f"--llm-report=runs/{number}.json", suite=suite).ret == 0
+    margin = ("--llm-baseline=runs/*.json", "--llm-max-drop=num_tokens=10%")
+    result = run(llm_pytester, *workers, model, *margin, suite=suite)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "failed: sums, num_tokens vs oldest report: num_tokens 3.000 -> 5.000*",
+            "passed: sums, accuracy vs mean of 2 reports: *",
+            "passed: sums, num_tokens vs latest report: num_tokens 5.000 -> 5.000*",
+        ]
+    )
