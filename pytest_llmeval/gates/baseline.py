@@ -109,7 +109,7 @@ def compare_reports(
     if earlier is None or len(earlier.reports) == 1:
         found += _compared(plans_of, current.suite_names, options, selection)
     else:
-        for side in earlier.sides(current.suites):
+        for side in earlier.sides(current.suites, settings.compare):
             own_plans = SuitePlans(side.report, current, settings.margins, settings.compare)
             found += [_against(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)

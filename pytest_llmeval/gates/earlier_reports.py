@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.gates.options import Compare
 from pytest_llmeval.gates.sample_pairs import kept_records
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
@@ -87,7 +88,7 @@ class EarlierReports:
         suites = dict.fromkeys(suite for _, report in reports for suite in report.suite_names)
         used = {found.reports[-1][0]}
         for suite in suites:
-            first, *others = found._with_suite(suite)
+            first, *others = _with_suite(found.reports, suite)
             used |= {first[0], *(name for name, _ in others[-num_last:])}
         checked = ((name, check(name, report) if name in used else report) for name, report in found.reports)
         return replace(found, reports=tuple(checked))
@@ -96,35 +97,41 @@ class EarlierReports:
     def newest(self) -> Report:
         return self.reports[-1][1]
 
-    def sides(self, suites: Sequence[SuiteReport]) -> Iterator[EarlierSide]:
+    def sides(self, suites: Sequence[SuiteReport], compare: Compare = "all") -> Iterator[EarlierSide]:
         """Yield the reports to compare these suites of a session with: the means of the last ones, then the oldest.
 
         A suite that one report has is compared with this one, and a suite that none has with the newest, which says
-        so. Replies that were judged against those of the newest report are compared with no other.
+        so. Replies that were judged against those of the newest report are compared with no other. A variant that no
+        report has is compared by ``questions`` with those that have its suite.
         """
-        means: dict[tuple[str, ...], tuple[list[NamedReport], list[str]]] = {}
+        means: dict[tuple[str, ...], tuple[list[NamedReport], dict[str, str]]] = {}
         oldest: dict[str, tuple[Report, list[str]]] = {}
         for suite in suites:
-            name = suite.info.name
-            own = self._with_suite(name)
+            name = before = suite.info.name
             is_judged = REPLIES in suite.info.fingerprint_parts
-            last = [self.reports[-1]] if is_judged or not own else own[-self.num_last :]
+            reports = self.reports[-1:] if is_judged else self.reports
+            own = _with_suite(reports, name)
+            if not own and compare == "questions":
+                before, own = suite.info.base, _with_suite(reports, suite.info.base)
+            last = own[-self.num_last :] or [self.reports[-1]]
             if len(own) != 1 or is_judged:
-                means.setdefault(tuple(file for file, _ in last), (last, []))[1].append(name)
+                means.setdefault(tuple(file for file, _ in last), (last, {}))[1][name] = before
             if own and not is_judged:
                 oldest.setdefault(own[0][0], (own[0][1], []))[1].append(name)
-        for last, names in means.values():
-            report, notes = _mean_of_reports([report for _, report in last], names)
+        for last, partners in means.values():
+            report, found = _mean_of_reports([report for _, report in last], set(partners.values()))
+            notes = {name: found[before] for name, before in partners.items() if before in found}
             what = LATEST if len(last) == 1 else f"mean of {len(last)} reports"
-            yield EarlierSide(name=what, report=report, suites=tuple(names), notes=notes, num_averaged=len(last))
+            yield EarlierSide(name=what, report=report, suites=tuple(partners), notes=notes, num_averaged=len(last))
         for file, (report, names) in oldest.items():
             note = (f"the oldest report is {file} ({report.created})",)
             yield EarlierSide(
                 name="oldest report", report=report, suites=tuple(names), notes=dict.fromkeys(names, note)
             )
 
-    def _with_suite(self, suite: str) -> list[NamedReport]:
-        return [(name, report) for name, report in self.reports if suite in report.suite_names]
+
+def _with_suite(reports: Sequence[NamedReport], suite: str) -> list[NamedReport]:
+    return [(name, report) for name, report in reports if suite in report.suite_names]
 
 
 def report_paths(name: Path) -> list[Path]:

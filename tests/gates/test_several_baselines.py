@@ -156,6 +156,31 @@ def test_each_suite_is_compared_with_the_last_reports_that_have_it() -> None:
     assert all(one.regression and one.regression.family == 5 for one in results[:5])
 
 
+def test_a_variant_is_compared_with_reports_of_its_name_or_else_of_its_suite() -> None:
+    """With those of its suite by ``questions`` alone, and a note on these is a note on the variant."""
+    good, bad = [True] * 30, [True] * 20 + [False] * 10
+    now = report(*(ran(bad, f"s@{variant}", variant=variant, fingerprint="now") for variant in ("old", "new")))
+    earlier = [
+        at(1, ran(good, changed=("0",))),
+        at(2, ran(good)),
+        at(3, ran(bad, "s@old", variant="old"), ran(good)),
+    ]
+    found = EarlierReports.of(earlier)
+    by_questions = [
+        (side.name, side.suites, len(list(side.report.records)), [*side.notes])
+        for side in found.sides(now.suites, "questions")
+    ]
+    assert by_questions == [
+        ("mean of 3 reports", ("s@new",), 30, ["s@new"]),
+        ("oldest report", ("s@old",), 60, ["s@old"]),
+        ("oldest report", ("s@new",), 30, ["s@new"]),
+    ]
+    assert [(side.name, side.suites) for side in found.sides(now.suites)] == [
+        ("latest report", ("s@new",)),
+        ("oldest report", ("s@old",)),
+    ]
+
+
 def test_a_suite_that_no_report_has_is_not_compared() -> None:
     results = compared([at(1, ran([True] * 9)), at(2, ran([True] * 9))], report(ran([True] * 9), ran([True], name="b")))
     assert [(one.suite, one.name, one.outcome) for one in results] == [

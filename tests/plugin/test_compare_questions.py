@@ -144,6 +144,29 @@ def test_variants_are_compared_with_the_suite_that_had_none(project: pytest.Pyte
     assert "failed: sums, accuracy vs baseline: in the baseline, and did not run" in text_of(result)
 
 
+def test_variants_are_compared_with_several_reports_of_the_suite_that_had_none(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    """Another suite is compared beside them, so that an exit code of 0 could hide that they are not."""
+    other = yaml.safe_dump({**SUITE, "suite": "other"}, sort_keys=False)
+    (project.path / "other.yaml").write_text(other, encoding="utf-8")
+    for number in (1, 2):
+        assert run(project, SUITE, *workers, f"--llm-report=runs/{number}.json", "other.yaml").ret == 0
+    arguments = ("--llm-baseline=runs/*.json", "--llm-compare=questions", "--llm-report=now.json", "other.yaml")
+    assert run(project, {**SUITE, "variants": VARIANTS}, *workers, *arguments).ret == 1
+    assert [
+        (gate["suite"], gate["name"], gate["outcome"], gate["regression"]["n"])
+        for gate in gates_in(project.path / "now.json")
+    ] == [
+        ("other", "accuracy vs mean of 2 reports", "passed", 40),
+        ("sums@short", "accuracy vs mean of 2 reports", "passed", 40),
+        ("sums@careful", "accuracy vs mean of 2 reports", "failed", 40),
+        ("other", "accuracy vs oldest report", "passed", 40),
+        ("sums@short", "accuracy vs oldest report", "passed", 40),
+        ("sums@careful", "accuracy vs oldest report", "failed", 40),
+    ]
+
+
 def test_variants_are_compared_with_those_of_their_names(project: pytest.Pytester, workers: list[str]) -> None:
     suite = {**SUITE, "variants": VARIANTS}
     assert run(project, suite, *workers, "--llm-report=base.json").ret == 0
