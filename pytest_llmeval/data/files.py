@@ -105,7 +105,7 @@ def decode(source: Source, data: bytes, first_line: int = 1) -> str:
 
 
 def open_bytes(source: Source, *, max_bytes: int, too_large: str) -> BinaryIO:
-    """Return the bytes of a file, decompressed if its suffix says so, to be read bit by bit and closed.
+    """Return the bytes of a file, decompressed if its suffix says so, to be read in pieces and closed.
 
     Raises ``SuiteError`` as ``read_text`` does, also while the file is read: what comes out of a compressed file is
     bounded by ``max_bytes`` as well.

@@ -139,7 +139,7 @@ def _check_is_an_answer(span: Span) -> None:
     if operation in _ANSWERING or (operation is None and "gen_ai.request.model" in span.attributes):
         return
     if _DOCUMENTS in span.attributes:
-        raise _LeftOutError("whose documents are contexts")
+        raise _LeftOutError("that only retrieve documents")
     raise _LeftOutError("of no model" if operation is None else f"of the operation {quoted(str(operation))}")
 
 
@@ -216,7 +216,7 @@ def _read(message: Any) -> list[dict[str, Any]]:
     if isinstance(message, str):
         return [{"role": "user", "content": message}]
     if not isinstance(message, dict):
-        raise _LeftOutError("with a message that is none")
+        raise _LeftOutError("with a message that is not an object")
     role = str(message.get("role") or "user")
     parts = message.get("parts", message.get("content"))
     if role == "tool" and not isinstance(parts, str | list | None):
@@ -244,7 +244,7 @@ def _read(message: Any) -> list[dict[str, Any]]:
 
 def _call(one: Any) -> dict[str, JSON]:
     if not isinstance(one, dict):
-        raise _LeftOutError("with a tool call that is none")
+        raise _LeftOutError("with a tool call that is not an object")
     inner = one.get("function")
     function: dict[str, Any] = inner if isinstance(inner, dict) else one
     return {"name": str(function.get("name", "")), "arguments": _structured(function.get("arguments"))}

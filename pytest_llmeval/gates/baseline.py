@@ -205,8 +205,9 @@ def _together(tests: Sequence[_Test], settings: BaselineSettings) -> Iterator[_T
         margins = [part.metric.margin for part in parts if part.metric.margin is not None]
         names = ", ".join(str(part.gate.suite) for part in parts)
         gate = baseline_gate(name, "failed", "", model=model, notes=(f"{len(parts)} suites: {names}",))
+        variants = f", variant {place + 1} of each" if place else ""
         yield _Test(
-            gate=replace(gate, name=f"{name} vs {against}, small suites together{f' ({place + 1})' if place else ''}"),
+            gate=replace(gate, name=f"{name} vs {against}, small suites together{variants}"),
             metric=replace(parts[0].metric, margin=max(margins, default=None)),
             paired=paired,
             num_left_out=sum(part.num_left_out for part in parts),

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import GateOptions, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.reporting.report.report import GateResult, Report
@@ -17,6 +17,9 @@ from pytest_llmeval.reporting.report.verify import verify_report
 from pytest_llmeval.reporting.storage.report_file import read_report
 from pytest_llmeval.suites.format.gates_spec import GateRule, GateRuleError, GivenGate
 from pytest_llmeval.text.redaction import describe
+
+if TYPE_CHECKING:
+    from pytest_llmeval.gates.earlier_reports import EarlierReports
 
 __all__ = [
     "decide",

@@ -11,7 +11,7 @@ from pytest_llmeval.gates.baseline import compared_metrics, compared_usage
 from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.gates.sample_pairs import num_unscored
 from pytest_llmeval.gates.usage import USAGE_FIELDS
-from pytest_llmeval.reporting.report.records import NUM_DIGITS, Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import FINGERPRINT_DIGITS, Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     GateResult,
     Group,
@@ -226,7 +226,7 @@ def _brief_record(record: Record, group: Group, suite: SuiteInfo, needed: Collec
         output=output,
         no_answer=record.no_answer,
         values=values,
-        fingerprint=None if record.fingerprint is None else record.fingerprint[:NUM_DIGITS],
+        fingerprint=None if record.fingerprint is None else record.fingerprint[:FINGERPRINT_DIGITS],
         question_fingerprint=record.question_fingerprint,
         cluster=record.cluster,
         not_measurable={name: why for name, why in reasons if name in needed or name.endswith(WILDCARD)},

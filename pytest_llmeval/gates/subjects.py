@@ -35,7 +35,7 @@ __all__ = [
 
 SECONDS = "seconds"
 USAGE_METRICS = ("cost", SECONDS, "num_tokens", "num_prompt_tokens")
-"""What samples used: metrics of every suite. Less of each is better, and none is below 0. They are in no summary: gates
+"""Metrics of usage: every suite has them. Less of each is better, and none is below 0. They are in no summary: gates
 compute them from the records, and only if one of them is named (``usage.py``). A metric of a suite's own that has one
 of these names hides ours."""
 

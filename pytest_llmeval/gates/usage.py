@@ -78,7 +78,7 @@ def _was_timed_here(record: Record, created: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What was used, over the samples that have a value. ``note`` says how many have none, if so."""
+    """The usage of samples, of those that have a value. ``note`` says how many have none, if so."""
 
     metric: Metric
     values: tuple[float, ...]
@@ -96,7 +96,7 @@ class Used:
 
 
 class UsedBySuite:
-    """What the samples of a report used, by suite. The report's records are read once."""
+    """The usage of a report's samples, by suite. The report's records are read once."""
 
     def __init__(self, report: Report) -> None:
         self._created = report.created
@@ -130,7 +130,7 @@ def _check_known(name: str, num_unknown: int, num_all: int, least: float) -> str
         return None
     of = f"{num_unknown:,} of {counted(num_all, 'sample')}"
     if name != SECONDS:
-        raise UnknownUsage(f"{name} is not known of {of}: {_WHY_UNKNOWN[name]}")
+        raise UnknownUsage(f"{name} is not known for {of}: {_WHY_UNKNOWN[name]}")
     found = f"{of} {'was not timed by itself' if num_unknown == 1 else 'were not timed by themselves'}"
     if num_unknown == num_all or num_unknown > (1 - least) * num_all + _ROUNDING:
         raise Undecided(f"{found}: {_WHY_UNTIMED}")

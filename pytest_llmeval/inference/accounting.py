@@ -60,7 +60,7 @@ class JudgeUse:
 
     ``asked_at`` says of each when it was asked (Unix, s), None of one that is in no store. ``served`` are who has
     answered, each once: the role, the model's name, and what its server says of the model and of what it runs on.
-    ``cost`` is None if it is not known of one of the requests.
+    ``cost`` is None if it is not known for one of the requests.
     """
 
     num_requests: int = 0
@@ -102,6 +102,6 @@ def use_of(answers: Sequence[Response | Failed], role: Role, model: object) -> J
 
 
 def cost_of(responses: Sequence[Response]) -> float | None:
-    """Return what the responses cost together; None if that is not known of one of them."""
+    """Return what the responses cost together; None if that is not known for one of them."""
     known = [one.cost for one in responses if one.cost is not None]
     return math.fsum(known) if len(known) == len(responses) else None

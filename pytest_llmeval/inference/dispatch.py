@@ -113,7 +113,7 @@ def _loglikelihood_response(response: LoglikelihoodResponse) -> LoglikelihoodRes
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
         kept_as=None if response.kept_as is None else _text(response.kept_as),
-        **_beside(response),
+        **_server_fields(response),
     )
 
 
@@ -135,7 +135,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         reasoning=None if response.reasoning is None else _text(response.reasoning, "reasoning"),
         is_unfinished=bool(response.is_unfinished),
         tagged=None if response.tagged is None else _text(response.tagged, "tagged"),
-        **_beside(response),
+        **_server_fields(response),
     )
 
 
@@ -148,7 +148,7 @@ def _embedding_response(response: EmbeddingResponse) -> EmbeddingResponse:
         is_timed=bool(response.is_timed),
         asked_at=_time(response.asked_at),
         kept_as=None if response.kept_as is None else _text(response.kept_as),
-        **_beside(response),
+        **_server_fields(response),
     )
 
 
@@ -258,16 +258,16 @@ def _time(value: object) -> float | None:
     return None if value is None else _number("asked_at", value)
 
 
-class _Beside(TypedDict):
+class _ServerFields(TypedDict):
     served_model: str | None
     system_fingerprint: str | None
     cost: float | None
 
 
-def _beside(response: Response) -> _Beside:
+def _server_fields(response: Response) -> _ServerFields:
     model, fingerprint = (None if name is None else _text(name) for name in who_served(response))
     cost = None if response.cost is None else _cost(response.cost)
-    return _Beside(served_model=model, system_fingerprint=fingerprint, cost=cost)
+    return _ServerFields(served_model=model, system_fingerprint=fingerprint, cost=cost)
 
 
 def _number(name: str, value: object) -> float:

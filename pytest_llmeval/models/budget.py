@@ -1,4 +1,4 @@
-"""What a session may pay in money or tokens, over all of its processes.
+"""Keep a session within a budget of money or tokens, over all of its processes.
 
 Before a request is sent, the most that it can take is held: its prompt counts a token for each byte, its reply as many
 as it may have. What was paid takes the place of that when the reply is there. So the budget is never passed, and a

@@ -48,7 +48,7 @@ baseline_key = pytest.StashKey[Any]()
 """The ``Report`` that is the session's baseline, once it was read; of several the newest."""
 
 earlier_key = pytest.StashKey[Any]()
-"""All of them, as ``EarlierReports``."""
+"""The ``EarlierReports`` of the session."""
 
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:

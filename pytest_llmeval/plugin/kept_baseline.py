@@ -25,7 +25,7 @@ __all__ = ["BaselineWriter"]
 class BaselineWriter:
     """The baseline that a session is to write. It keeps the texts that the baseline will have.
 
-    ``told`` says at the end in one line what became of it; ``is_written`` is False until then.
+    ``outcome_line`` says at the end in one line what became of it; ``is_written`` is False until then.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -33,7 +33,7 @@ class BaselineWriter:
         assert path is not None  # ``check_gates`` has checked it
         self._config, self._settings, self._path = config, settings, path
         self._replies: dict[tuple[Group, str], Texts] = {}
-        self.told: str | None = None
+        self.outcome_line: str | None = None
         self.is_written = False
 
     def check(self) -> None:
@@ -70,6 +70,7 @@ class BaselineWriter:
         self.is_written = problem is None
         if problem is None:
             num_suites, num_samples = len(brief.suite_names), len(brief.records)
-            self.told = f"{self._path} written: {counted(num_suites, 'suite')}, {counted(num_samples, 'sample')}"
+            written = f"{counted(num_suites, 'suite')}, {counted(num_samples, 'sample')}"
+            self.outcome_line = f"{self._path} written: {written}"
         else:
-            self.told = f"{self._path} not written: {problem}"
+            self.outcome_line = f"{self._path} not written: {problem}"

@@ -406,7 +406,7 @@ OPTIONS: tuple[Option, ...] = (
         name="budget_tokens",
         metavar="N",
         parse=_positive,
-        help="The same for a number of tokens, of prompts and replies together, of servers and Python functions.",
+        help="Stop before more than N tokens, of prompts and replies together, of servers and Python functions.",
     ),
     Option(
         name="gate",

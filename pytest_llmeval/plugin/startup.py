@@ -79,14 +79,13 @@ def _check(config: pytest.Config, settings: Settings) -> None:
             "--llm-ray: its replicas share the work, and one pytest process is enough: leave out -n (or give -n 0)"
         )
     if settings.all_specs:
+        from pytest_llmeval.plugin.budget import budget_of
         from pytest_llmeval.plugin.models import check_model_options
 
         if any(spec.kind.is_remote for spec in settings.all_specs):
             from pytest_llmeval.models.servers.kind import close_connected
 
             config.add_cleanup(close_connected)
-        from pytest_llmeval.plugin.budget import budget_of
-
         check_model_options(settings, loads=is_run, budget=budget_of(config))
     if doubled := [key for key, number in Counter(key for key, _ in settings.label).items() if number > 1]:
         raise OptionError(f"--llm-label {doubled[0]}: it was given twice, and has one value; leave one out")

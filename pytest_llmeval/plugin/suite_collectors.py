@@ -127,7 +127,7 @@ class SuiteNode(PlainFailures):
         if suite.spec.variants or settings.variant:
             sources = self._variants(suite)
         else:
-            self.take(suite)
+            self.set_suite(suite)
         models = {} if any(one.evaluation.scorer.scores_recorded_replies for one in sources) else compared_models(self)
         for model, name in models.items():
             yield SuiteModel.of(self, name, model, sources)
@@ -144,9 +144,9 @@ class SuiteNode(PlainFailures):
         variants = variants_of(suite.name, written, self.config.stash[settings_key].variant)
         sources: list[SuiteNode] = []
         if written:
-            self._take_name(suite)
+            self._reserve_name(suite)
         else:
-            self.take(suite)
+            self.set_suite(suite)
             sources.append(self)
         taken: dict[str, str] = {}
         if variants:
@@ -158,7 +158,7 @@ class SuiteNode(PlainFailures):
                 message = f"node ids have this name for {taken[variant.name]}: rename the variant"
                 raise _variant_error(suite, variant, message)
             source = SuiteVariant.of(self, variant.name)
-            source.take(suite.varied(variant), variant.name)
+            source.set_suite(suite.varied(variant), variant.name)
             for other in sources:
                 if other.info.fingerprint == source.info.fingerprint:
                     same = f"variant {quoted(other.info.variant)}" if other.info.variant else "suite as it is written"
@@ -166,7 +166,7 @@ class SuiteNode(PlainFailures):
             sources.append(source)
         return sources
 
-    def _take_name(self, suite: Suite) -> None:
+    def _reserve_name(self, suite: Suite) -> None:
         """Raise ``SuiteError`` if another suite of the session has the name."""
         paths = self.session.stash.setdefault(suite_paths_key, {})
         other = paths.setdefault(suite.name, self.nodeid)
@@ -174,10 +174,10 @@ class SuiteNode(PlainFailures):
             where = relative_path(self.config.rootpath / other)
             raise suite.error(f"{suite.name!r} is also the name of {where}: rename one of them", keys=("suite",))
 
-    def take(self, suite: Suite, variant: str | None = None) -> None:
+    def set_suite(self, suite: Suite, variant: str | None = None) -> None:
         """Check a suite that was loaded, and describe it. Raises ``LLMEvalError`` and others for what does not fit."""
         settings = self.config.stash[settings_key]
-        self._take_name(suite)
+        self._reserve_name(suite)
         memory = self.config.stash.setdefault(_question_memory_key, QuestionMemory())
         suite, parts = with_earlier_replies(self, suite)
         self.evaluation = Evaluation(suite, memory)

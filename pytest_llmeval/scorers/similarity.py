@@ -1,4 +1,4 @@
-"""How close the reply is to the targets in meaning, by the embeddings of an embedder."""
+"""Score a reply by how close it is in meaning to the targets, by the embeddings of an embedder."""
 
 from __future__ import annotations
 

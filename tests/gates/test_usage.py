@@ -61,7 +61,7 @@ COSTS = [{"cost": 0.001}, {"cost": 0.002}, {"cost": 0.006}]
             [*COSTS, {"cost": None}],
             "sum(cost) <= 5",
             "failed",
-            "cost is not known of 1 of 4 samples: a model or judge that was asked gives no price*",
+            "cost is not known for 1 of 4 samples: a model or judge that was asked gives no price*",
         ),
         (
             [{"cost": 0.001, "num_judge_requests": 2, "judge_cost": 0.01}] * 2,
@@ -73,7 +73,7 @@ COSTS = [{"cost": 0.001}, {"cost": 0.002}, {"cost": 0.006}]
             [{"cost": 0.001, "num_judge_requests": 1}] * 2,
             "cost <= 5",
             "failed",
-            "cost is not known of 2 of 2 samples: *",
+            "cost is not known for 2 of 2 samples: *",
         ),
         (timed(1.0, 2.0, 4.0), "p95(seconds) <= 3.8", "passed", "p95(seconds) 3.800, n 3"),
         (timed(1.0, 2.0, 4.0), "p95(seconds) <= 3", "failed", "p95(seconds) 3.800, n 3: above 3"),
@@ -91,7 +91,7 @@ COSTS = [{"cost": 0.001}, {"cost": 0.002}, {"cost": 0.006}]
         ([*timed(*[1.0] * 8), *[{"seconds": 9.0}] * 2], "p99(seconds) <= 3", "skipped", "2 of 10 samples were not*"),
         ([{"num_tokens": 5, "num_prompt_tokens": 20}] * 2, "num_tokens <= 5", "passed", "num_tokens 5.000, n 2"),
         ([{"num_prompt_tokens": 20}] * 2, "num_tokens < 1", "passed", "num_tokens 0.000, n 2"),
-        ([{}] * 2, "num_prompt_tokens <= 5", "failed", "num_prompt_tokens is not known of 2 of 2 samples: the model *"),
+        ([{}] * 2, "num_prompt_tokens <= 5", "failed", "num_prompt_tokens is not known for 2 of 2 samples: the *"),
     ],
 )
 def test_thresholds(samples: list[dict[str, Any]], rule: str, outcome: str, reason: str) -> None:

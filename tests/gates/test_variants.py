@@ -28,7 +28,7 @@ def test_small_suites_are_tested_together_one_variant_of_each() -> None:
     results = compared(variants(True, 20), variants(False, 20))
     first, second = (result for result in results if result.suite is None)
     name = "accuracy vs baseline, small suites together"
-    assert (first.name, second.name) == (name, f"{name} (2)")
+    assert (first.name, second.name) == (name, f"{name}, variant 2 of each")
     for result, variant in ((first, "short"), (second, "polite")):
         assert result.outcome == "failed"
         assert result.regression is not None

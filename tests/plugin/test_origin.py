@@ -1,4 +1,4 @@
-"""Where a report comes from: what git, a CI service and the user say, without secrets."""
+"""The origin of a report: what git, a CI service and the user say, without secrets."""
 
 from __future__ import annotations
 
@@ -55,6 +55,15 @@ SERVICES: dict[str, tuple[dict[str, str], ReportOrigin]] = {
         {"JENKINS_URL": "https://ci/", "BUILD_URL": "https://ci/job/1/?token=abcdef123456789xyz", "CHANGE_ID": "8"},
         ReportOrigin(run="https://ci/job/1/?token=***", pull_request="8"),
     ),
+    "jenkins's remote branch": (
+        {"JENKINS_URL": "https://ci/", "GIT_BRANCH": "origin/team/main"},
+        ReportOrigin(branch="team/main"),
+    ),
+    "jenkins's own branch": (
+        {"JENKINS_URL": "https://ci/", "BRANCH_NAME": "origin/main", "GIT_BRANCH": "main"},
+        ReportOrigin(branch="origin/main"),
+    ),
+    "jenkins without a remote": ({"JENKINS_URL": "https://ci/", "GIT_BRANCH": "main"}, ReportOrigin(branch="main")),
     "none": ({"GITHUB_SHA": COMMIT, "GITHUB_ACTIONS": "false"}, ReportOrigin()),
 }
 

@@ -165,7 +165,9 @@ def test_without_a_change_there_is_seldom_a_step() -> None:
     for seed in range(20):
         draw = random.Random(seed)
         runs = [run(day, records(draw.random() < 0.7 for _ in range(100))) for day in range(1, 9)]
-        found += any(list(series.steps) for series in history_of(runs).series)
+        history = history_of(runs)
+        assert history.num_tests == 7
+        found += any(list(series.steps) for series in history.series)
     assert found <= 2
 
 

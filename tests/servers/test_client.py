@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
+from pytest_llmeval.models.budget import Budget, BudgetError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Watch
@@ -347,6 +348,16 @@ def test_what_may_pass_is_tried_again(step: bytes, reason: str) -> None:
     client = talk(step, step, OK, ask=post_once)
     assert client.usage.num_retries == {reason: 2}
     assert client.usage.num_requests == 1
+
+
+@pytest.mark.parametrize(("room", "num_sent"), [(10, 0), (100, 1)])
+def test_a_request_counts_unless_the_budget_had_no_room_for_its_first_try(room: int, num_sent: int) -> None:
+    async def ask(client: Client, server: ScriptedServer) -> None:
+        with pytest.raises(BudgetError):
+            await client.post("/completions", {"prompt": "x", "max_tokens": 50})
+        assert len(server.calls) == num_sent
+
+    assert talk(CLOSE, OK, ask=ask, budget=Budget(None, room)).usage.num_requests == num_sent
 
 
 @pytest.mark.parametrize("body", [b'{"x": "%s"}' % (b"a" * 3_000_000), b'{"x": [%s0]}' % (b"0," * 3000)])

@@ -65,11 +65,11 @@ EXAMPLE = "expected a metric, >=, >, <= or <, and a number, such as 'accuracy >=
         ("0.6 <= accuracy", f"found '0.6 <= accuracy', in which 'accuracy' is not a finite number; {EXAMPLE}"),
         (
             "ci_lo(accuracy) > 0.5",
-            "found 'ci_lo(accuracy) > 0.5': 'ci_lo' is no number of a metric; did you mean ci_low?",
+            "found 'ci_lo(accuracy) > 0.5': 'ci_lo' is not a known statistic; did you mean ci_low?",
         ),
         (
             "mean(accuracy) > 0.5",
-            "found 'mean(accuracy) > 0.5': 'mean' is no number of a metric; expected ci_low, "
+            "found 'mean(accuracy) > 0.5': 'mean' is not a known statistic; expected ci_low, "
             "ci_high, sum, p50, p95 or p99",
         ),
     ],

@@ -43,7 +43,7 @@ REFUSED_WHEN_READ = {
     ),
     "a gate of an unknown bound": (
         HEAD + ONE + "gates: [ci_lower(accuracy) >= 0.6]\n",
-        "4: gates.0: found 'ci_lower(accuracy) >= 0.6': 'ci_lower' is no number of a metric; did you mean ci_low?",
+        "4: gates.0: found 'ci_lower(accuracy) >= 0.6': 'ci_lower' is not a known statistic; did you mean ci_low?",
     ),
     "a gate twice": (
         HEAD + ONE + "gates:\n- accuracy >= 0.6\n- skill > 0\n- accuracy>=0.60\n",

@@ -226,7 +226,7 @@ def test_documents_are_contexts_of_the_answers_after_them(tmp_path: Path, span: 
         retrieval("of another trace", key="bb/07", start=1),
     )
     assert [row["contexts"] for row in found] == [["first", "second"], ["first", "second", "third"]]
-    assert counts.left_out == {"whose documents are contexts": 3}
+    assert counts.left_out == {"that only retrieve documents": 3}
     assert counts.lost == {"retrieved documents without their texts": 1}
 
 
@@ -263,7 +263,7 @@ def test_what_has_no_place_is_counted_and_named(tmp_path: Path, span: Any) -> No
         "without a reply": 1,
         "with a part of the type 'blob'": 1,
         "exported twice": 1,
-        "with a message that is none": 1,
+        "with a message that is not an object": 1,
     }
     assert counts.lost == {"further replies to one prompt": 1}
 

@@ -197,8 +197,8 @@ class Client:
         the reply is empty. ``is_optional``: if this path is refused (a proxy may let ``/v1`` through and nothing else),
         that is an error of this request alone.
 
-        Raises ``RequestRefused`` for this request, ``BudgetError`` if it was not sent, and ``ModelStopped`` or
-        ``Unreachable``, which every later call then raises at once.
+        Raises ``RequestRefused`` for this request, ``BudgetError`` if the budget has no room to send it or to repeat
+        it, and ``ModelStopped`` or ``Unreachable``, which every later call then raises at once.
         """
         async with self.limit.slot() as ticket:
             wanted = await self.turns.turn(lambda: self._made(body), self._model)
@@ -211,19 +211,20 @@ class Client:
             self.usage.num_requests += 1
             self.usage.num_in_flight += 1
             self.usage.max_in_flight = max(self.usage.max_in_flight, self.usage.num_in_flight)
-            is_again = False
+            num_tries = 0
 
             async def attempt() -> TimedReply:
-                nonlocal is_again
-                if is_again:
+                nonlocal num_tries
+                if num_tries:
                     await self.turns.turn(lambda: self._made(wanted), self._model, is_again=True)
-                is_again = True
+                num_tries += 1
                 return await self._post(path, content, ticket, most)
 
             try:
                 found = await self._repeat(attempt, tries or NUM_TRIES)
             except BudgetError:
-                self.usage.num_requests -= 1  # it was not sent
+                if num_tries == 1:  # it was never sent
+                    self.usage.num_requests -= 1
                 raise
             except (ModelStopped, Unreachable) as error:
                 if is_optional and isinstance(error, ModelStopped) and error.status in (401, 403, 404):

@@ -1,4 +1,4 @@
-"""Where a report comes from: commit, branch and state of its folder, the run of a CI service, and the user's labels.
+"""The origin of a report: commit, branch and state of its folder, the run of a CI service, and the user's labels.
 
 All of it is a help for readers, and decides nothing: what cannot be found out is left out, and no secret is in it.
 """
@@ -81,7 +81,7 @@ class _Service:
     These are templates of variables; the first counts of which all variables are there.
     """
 
-    told_by: str
+    marker_variable: str
     run: tuple[str, ...]
     pull_request: tuple[str, ...]
     branch: tuple[str, ...]
@@ -90,73 +90,73 @@ class _Service:
 
 _SERVICES = (
     _Service(
-        told_by="GITHUB_ACTIONS",
+        marker_variable="GITHUB_ACTIONS",
         run=("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",),
         pull_request=("{GITHUB_REF}",),
         branch=("{GITHUB_HEAD_REF}", "{GITHUB_REF}"),
         commit=("{GITHUB_SHA}",),
     ),
     _Service(
-        told_by="GITLAB_CI",
+        marker_variable="GITLAB_CI",
         run=("{CI_JOB_URL}", "{CI_PIPELINE_URL}"),
         pull_request=("{CI_MERGE_REQUEST_IID}",),
         branch=("{CI_MERGE_REQUEST_SOURCE_BRANCH_NAME}", "{CI_COMMIT_BRANCH}"),
         commit=("{CI_COMMIT_SHA}",),
     ),
     _Service(
-        told_by="TF_BUILD",  # Azure Pipelines
+        marker_variable="TF_BUILD",  # Azure Pipelines
         run=("{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",),
         pull_request=("{SYSTEM_PULLREQUEST_PULLREQUESTNUMBER}", "{SYSTEM_PULLREQUEST_PULLREQUESTID}"),
         branch=("{SYSTEM_PULLREQUEST_SOURCEBRANCH}", "{BUILD_SOURCEBRANCH}"),
         commit=("{BUILD_SOURCEVERSION}",),
     ),
     _Service(
-        told_by="BITBUCKET_BUILD_NUMBER",
+        marker_variable="BITBUCKET_BUILD_NUMBER",
         run=("{BITBUCKET_GIT_HTTP_ORIGIN}/pipelines/results/{BITBUCKET_BUILD_NUMBER}",),
         pull_request=("{BITBUCKET_PR_ID}",),
         branch=("{BITBUCKET_BRANCH}",),
         commit=("{BITBUCKET_COMMIT}",),
     ),
     _Service(
-        told_by="BUILDKITE",
+        marker_variable="BUILDKITE",
         run=("{BUILDKITE_BUILD_URL}",),
         pull_request=("{BUILDKITE_PULL_REQUEST}",),
         branch=("{BUILDKITE_BRANCH}",),
         commit=("{BUILDKITE_COMMIT}",),
     ),
     _Service(
-        told_by="CIRCLECI",
+        marker_variable="CIRCLECI",
         run=("{CIRCLE_BUILD_URL}",),
         pull_request=("{CIRCLE_PULL_REQUEST}",),
         branch=("{CIRCLE_BRANCH}",),
         commit=("{CIRCLE_SHA1}",),
     ),
     _Service(
-        told_by="TRAVIS",
+        marker_variable="TRAVIS",
         run=("{TRAVIS_JOB_WEB_URL}", "{TRAVIS_BUILD_WEB_URL}"),
         pull_request=("{TRAVIS_PULL_REQUEST}",),
         branch=("{TRAVIS_PULL_REQUEST_BRANCH}", "{TRAVIS_BRANCH}"),
         commit=("{TRAVIS_COMMIT}",),
     ),
     _Service(
-        told_by="DRONE",
+        marker_variable="DRONE",
         run=("{DRONE_BUILD_LINK}",),
         pull_request=("{DRONE_PULL_REQUEST}",),
         branch=("{DRONE_SOURCE_BRANCH}", "{DRONE_BRANCH}"),
         commit=("{DRONE_COMMIT_SHA}",),
     ),
     _Service(
-        told_by="CI_PIPELINE_FORGE_URL",  # Woodpecker
+        marker_variable="CI_PIPELINE_FORGE_URL",  # Woodpecker
         run=("{CI_PIPELINE_URL}",),
         pull_request=("{CI_COMMIT_PULL_REQUEST}",),
         branch=("{CI_COMMIT_SOURCE_BRANCH}", "{CI_COMMIT_BRANCH}"),
         commit=("{CI_COMMIT_SHA}",),
     ),
     _Service(
-        told_by="JENKINS_URL",
+        marker_variable="JENKINS_URL",
         run=("{BUILD_URL}",),
         pull_request=("{CHANGE_ID}",),
-        branch=("{CHANGE_BRANCH}", "{BRANCH_NAME}", "{GIT_BRANCH}"),
+        branch=("{CHANGE_BRANCH}", "{BRANCH_NAME}", "refs/remotes/{GIT_BRANCH}"),
         commit=("{GIT_COMMIT}",),
     ),
 )
@@ -171,7 +171,8 @@ def find_origin(folder: Path, labels: Mapping[str, str], environ: Mapping[str, s
     services check out a commit and no branch, and the run and pull request.
     """
     variables = os.environ if environ is None else environ
-    service = next((one for one in _SERVICES if variables.get(one.told_by, "").lower() not in ("", "false")), None)
+    services = (one for one in _SERVICES if variables.get(one.marker_variable, "").lower() not in ("", "false"))
+    service = next(services, None)
 
     def told(templates: Sequence[str]) -> str | None:
         return next((text for one in templates if (text := _filled(one, variables))), None)
@@ -200,9 +201,12 @@ def _filled(template: str, variables: Mapping[str, str]) -> str | None:
 
 
 def _branch(ref: str | None) -> str | None:
-    """Return a branch without ``refs/heads/``; None for a tag or a pull request."""
+    """Return a branch without ``refs/heads/``, or without its remote's name; None for a tag or a pull request."""
     if ref is None or not ref.startswith("refs/"):
         return ref
+    if ref.startswith("refs/remotes/"):
+        remote, slash, branch = ref.removeprefix("refs/remotes/").partition("/")
+        return branch if slash else remote
     return ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None
 
 

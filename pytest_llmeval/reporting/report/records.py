@@ -19,8 +19,8 @@ from pytest_llmeval.types import JSON, EngineUse, ServerUse, Status, StoreFlaws
 
 __all__ = [
     "ANY_JSON_FIELDS",
+    "FINGERPRINT_DIGITS",
     "NEW_REPLIES",
-    "NUM_DIGITS",
     "UNKNOWN_REPLIES",
     "Payload",
     "Record",
@@ -35,7 +35,7 @@ UNKNOWN_REPLIES, NEW_REPLIES = "unknown", "new"
 """``Record.kept_as`` if it is not known which replies a sample is about. If they are new, its own session asked for all
 that it can be about; else a store may have given replies of another session."""
 
-NUM_DIGITS = 16
+FINGERPRINT_DIGITS = 16
 """The digits of a sample's fingerprint that decide whether it is the same: a kept baseline has no others."""
 
 
@@ -52,7 +52,7 @@ class Record:
     known, ``prefill_seconds`` passed until each reply's first token was there; ``num_decoded`` tokens came after.
     ``cost`` is the cost of the sample's replies in the user's currency, if the model gives it for each.
     ``num_judge_requests``, ``num_judge_tokens`` (read and written), ``judge_seconds`` and ``judge_cost`` are a judge's
-    alone, and no other number contains them; ``judge_cost`` is None if it is not known of each request.
+    alone, and no other number contains them; ``judge_cost`` is None if it is not known for each request.
 
     ``fingerprint`` hashes everything that decides what the model is asked and how the reply is judged,
     ``question_fingerprint`` the question, its options and its target, whatever the prompt. ``cluster`` names what the
@@ -110,7 +110,7 @@ class Record:
         """Tell whether both are known to be asked and judged in the same way, whatever the model."""
         if self.fingerprint is None or other.fingerprint is None:
             return False
-        return self.fingerprint[:NUM_DIGITS] == other.fingerprint[:NUM_DIGITS]
+        return self.fingerprint[:FINGERPRINT_DIGITS] == other.fingerprint[:FINGERPRINT_DIGITS]
 
     @property
     def has_reasoning(self) -> bool:

@@ -82,7 +82,7 @@ class GateRule:
             if bound not in _BOUNDS:
                 near = nearest(bound, _BOUNDS)
                 hint = f"did you mean {near}?" if near else f"expected {', '.join(_BOUNDS[:-1])} or {_BOUNDS[-1]}"
-                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is no number of a metric; {hint}")
+                raise GateRuleError(f"found {quoted(text)}: {quoted(bound)} is not a known statistic; {hint}")
         shown = left if bound == "value" else f"{bound}({left})"
         return cls(
             f"{shown} {found['comparison']} {number}", left, found["comparison"], float(number), cast(Bound, bound)

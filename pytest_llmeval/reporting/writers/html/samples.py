@@ -104,7 +104,7 @@ class Changes:
     def of(self, record: Record) -> SampleChange | None:
         """Return how the sample changed, or None if that is not known.
 
-        It is not known of a sample that was not compared. A comparison with a baseline keeps those that changed most.
+        It is not known for a sample that was not compared. A comparison with a baseline keeps those that changed most.
         """
         for group in _groups(record):
             if (moved := self._moved.get(group)) is not None:
