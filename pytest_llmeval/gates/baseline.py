@@ -411,9 +411,7 @@ class SuitePlans:
             return f"the session stopped early: {self.current.stopped}"
         if incomplete and self.compare != "common":
             return f"{'; '.join(incomplete)}; --llm-compare common compares the samples that it has"
-        model = after.models[0] if after.models else None
-        base = after.info.base if self.compare == "questions" else None  # of before the suite had variants
-        found = suite_of_baseline(self.baseline, after.info.name, model, base=base)
+        found = self._suite_before(after)
         if isinstance(found, str):
             return found
         if after.info.fingerprint_parts.get(REPLIES) not in (None, replies_identity(self.baseline, found)):
@@ -421,6 +419,12 @@ class SuitePlans:
         if (changed := changed_judge(after, self.current, self.baseline)) is not None:
             return changed
         return found if metrics else "it has no metric to compare"
+
+    def _suite_before(self, after: SuiteReport) -> SuiteReport | str:
+        """Return ``suite_of_baseline``, which under ``questions`` may be the suite of before there were variants."""
+        model = after.models[0] if after.models else None
+        base = after.info.base if self.compare == "questions" else None
+        return suite_of_baseline(self.baseline, after.info.name, model, base=base)
 
     def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
         """Yield a result for each suite of the baseline that is not in the session.
@@ -440,9 +444,11 @@ class SuitePlans:
             return name, None if model is None else named(model)
 
         seen = {group(suite, self.models_now) for suite in self.current.suites}
-        if self.compare == "questions":
-            seen |= {(suite.info.base, group(suite, self.models_now)[1]) for suite in self.current.suites}
-            of_session |= {suite.info.base for suite in self.current.suites}
+        for suite in self.current.suites:
+            found = self._suite_before(suite)
+            if isinstance(found, SuiteReport):  # of a variant that the baseline does not have, the suite without it
+                seen.add((found.info.name, group(suite, self.models_now)[1]))
+                of_session.add(found.info.name)
         for before in self.baseline.suites:
             name = before.info.name
             model = group(before, self.models_before)[1] if by_model else None
