@@ -9,25 +9,10 @@ from difflib import unified_diff
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.types import JSON
 
-__all__ = ["changed_settings", "judging_change", "prompt_diff"]
+__all__ = ["changed_settings", "prompt_diff"]
 
 _PARTS = {"prompt": "the prompt", "fewshot": "the few-shot examples", "scorer": "filters"}
 """Parts of a fingerprint that may differ between two prompts for the same questions, and their names in messages."""
-
-_JUDGING: tuple[str, ...] = ("judging", "judge_prompt")
-"""Parts that must be the same: how an answer is judged once its text is taken out of the reply."""
-
-
-def judging_change(before: SuiteInfo, after: SuiteInfo) -> str | None:
-    """Return why two suites do not judge an answer in the same way as far as their reports say, or None if they do."""
-    then, now = before.fingerprint_parts, after.fingerprint_parts
-    if then.get("scorer") == now.get("scorer"):
-        same = _JUDGING[1:]
-    elif "judging" not in then or "judging" not in now:
-        return "the scorer or its filters differ, and a report of an earlier version does not say which: make it anew"
-    else:
-        same = _JUDGING
-    return "the scorer differs" if any(then.get(part) != now.get(part) for part in same) else None
 
 
 def changed_settings(before: SuiteInfo, after: SuiteInfo) -> list[str]:

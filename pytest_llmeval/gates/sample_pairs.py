@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from pytest_llmeval.data.code_version import SOURCE
 from pytest_llmeval.gates.options import Compare
-from pytest_llmeval.gates.prompt_changes import changed_settings, judging_change, prompt_diff
+from pytest_llmeval.gates.prompt_changes import changed_settings, prompt_diff
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
     UNKNOWN_REPLIES,
     Record,
     SuiteInfo,
+    judging_change,
     records_without_texts,
 )
 from pytest_llmeval.reporting.report.report import (
@@ -190,7 +191,7 @@ def _same_questions(
     parts = [suite.info.fingerprint_parts.get("questions") for suite in (before, after)]
     both = [one for one in second if one in first]
     if parts[0] is None or parts[0] != parts[1]:
-        both = [one for one in both if _is_same_question(first[one], second[one])]
+        both = [one for one in both if first[one].is_same_question(second[one])]
     if not both:
         raise Refusal(
             "no question is known to be the same in both; make the baseline anew if an earlier version wrote it"
@@ -201,10 +202,6 @@ def _same_questions(
     if (num_all := len(first.keys() | second.keys())) > len(both):
         notes.append(f"{len(both):,} of {num_all:,} samples have the same question and target in both")
     return both, [*notes, _model_note(before, after, *pairing.reports)]
-
-
-def _is_same_question(one: Record, other: Record) -> bool:
-    return one.question_fingerprint is not None and one.question_fingerprint == other.question_fingerprint
 
 
 def _model_note(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> str:

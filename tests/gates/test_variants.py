@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
@@ -57,13 +60,45 @@ def test_a_baseline_of_before_there_were_variants() -> None:
     assert found == [("s@short", "passed"), ("s@polite", "passed")]
 
 
-def of_session(models: tuple[str, ...], outcomes: dict[tuple[str, str], list[bool]], names: list[str]) -> Report:
+def test_a_suite_is_not_replaced_by_a_variant_that_the_baseline_has() -> None:
+    """A variant stands for the suite only where it is compared with it."""
+    settings = BaselineSettings(compare="questions")
+    before = report(ran([True] * 40, "s"), ran([True] * 40, "s@polite", variant="polite"))
+    polite, kind = (report(ran([True] * 40, f"s@{name}", variant=name)) for name in ("polite", "kind"))
+    found = compared(before, polite, settings)
+    assert [(result.suite, result.outcome) for result in found] == [("s@polite", "passed"), ("s", "failed")]
+    assert found[1].reason == "in the baseline, and did not run"
+    found = compared(before, kind, settings)
+    assert [(result.suite, result.outcome) for result in found] == [("s@kind", "passed"), ("s@polite", "failed")]
+    only = report(ran([True] * 40, "s", model="m"), ran([True] * 40, "s", model="n"))
+    both = [ran([True] * 40, "s@kind", model=model, variant="kind") for model in ("m", "n")]
+    assert [result.outcome for result in compared(only, report(*both), settings)] == ["passed", "passed"]
+
+
+def of_session(
+    models: tuple[str, ...],
+    outcomes: dict[tuple[str, str], list[bool]],
+    names: list[str],
+    *,
+    changed: Mapping[str, Collection[str]] = MappingProxyType({}),
+    parts: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Report:
+    """A session of these suites. Those in ``changed`` ask other questions under these ids."""
     groups, compared_models = {}, models if len(models) > 1 else ()
     for name in names:
         base, _, variant = name.partition("@")
         for model in models:
-            own: Ran = ran(outcomes[name, model], name, model=model, variant=variant or None)
-            records: tuple[Record, ...] = own.records
+            own: Ran = ran(
+                outcomes[name, model],
+                name,
+                model=model,
+                variant=variant or None,
+                fingerprint_parts=parts.get(name, {}),
+            )
+            records: tuple[Record, ...] = tuple(
+                replace(one, question_fingerprint=one.id + "'" * (one.id in changed.get(name, ())))
+                for one in own.records
+            )
             info: SuiteInfo = own.suite.info
             groups[name, model if compared_models else None] = GroupRecords(
                 records=records, info=info, num_expected=len(records), model=model if compared_models else None
@@ -109,6 +144,29 @@ def test_the_first_variant_that_has_scores_is_the_first() -> None:
     }
     found = of_session(("m",), outcomes, ["a@x", "a@y", "a@z"]).variants
     assert [(one.first, one.second) for one in found] == [("a@y", "a@z")]
+
+
+def test_other_questions_under_the_same_ids_are_not_compared() -> None:
+    """A variant may change its data and its targets: its scores then say nothing of the prompt."""
+    outcomes = {(name, "m"): [name == "a@x"] * 40 for name in ("a@x", "a@y", "a@z")}
+    changed = {"a@y": [str(place) for place in range(40)], "a@z": ["3", "5"]}
+    other, partly = of_session(("m",), outcomes, ["a@x", "a@y", "a@z"], changed=changed).variants
+    assert (other.second, other.differences, other.p_value) == ("a@y", {}, None)
+    assert other.note == "not compared: no question is the same in both"
+    assert (partly.second, partly.differences["accuracy"].n, partly.family) == ("a@z", 38, 1)
+    assert partly.note == "2 of 40 samples left out, whose question or target differs"
+
+
+def test_variants_that_are_judged_in_another_way_are_not_compared() -> None:
+    outcomes = {(name, "m"): [name == "a@x"] * 40 for name in ("a@x", "a@y", "a@z")}
+    parts = {
+        "a@x": {"scorer": "1", "judging": "1"},
+        "a@y": {"scorer": "2", "judging": "2"},
+        "a@z": {"scorer": "3", "judging": "1"},
+    }
+    other, filtered = of_session(("m",), outcomes, ["a@x", "a@y", "a@z"], parts=parts).variants
+    assert (other.differences, other.note, other.family) == ({}, "not compared: the scorer differs", 0)
+    assert (filtered.differences["accuracy"].n, filtered.note, filtered.family) == (40, None, 1)
 
 
 def test_means_over_suites_have_one_variant_of_each() -> None:

@@ -309,7 +309,11 @@ def test_a_variant_that_judges_in_another_way_asks_nothing_new(
     assert result.ret == 0
     assert right(read(project)) == {"sums@number": [*SAMPLES], "sums@text": [], "sums@digit": [*SAMPLES]}
     result.stdout.fnmatch_lines_random(
-        ["sums: 3 variants (number, text, digit), 12 samples, 12 requests, 4 of them different"]
+        [
+            "sums: 3 variants (number, text, digit), 12 samples, 12 requests, 4 of them different",
+            "sums@text against number: not compared: the scorer differs",
+            "sums@digit against number: not compared: the scorer differs",
+        ]
     )
     asked = (project.path / "asked.jsonl").read_text("utf-8").splitlines()
     # Two workers may ask for the same at the same time.
@@ -364,6 +368,27 @@ def test_the_page_and_markdown_have_the_matrix(project: pytest.Pytester) -> None
     assert "sums: accuracy of polite against short: 0 samples worse, 2 better, 2 the same" in shown
     page = (project.path / "out.html").read_text("utf-8")
     assert "Against short" in page
+
+
+def test_a_variant_of_other_questions_says_that_it_is_not_compared(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    variants = "variants: {here: {generate.max_tokens: 9}, less: {samples.2.target: 7}, none: {score: exact}}"
+    (project.path / "sums.yaml").write_text(f"{PLAIN}{variants}\n", encoding="utf-8")
+    written = [f"--llm-report=out.{ending}" for ending in ("json", "md", "html")]
+    result = project.runpytest(*workers, "--llm-model=big", *written, "sums.yaml")
+    result.stdout.fnmatch_lines(["sums   accuracy  3  *"])
+    lines = [
+        "sums@less against here: 1 of 4 samples left out, whose question or target differs",
+        "sums@none against here: not compared: the scorer differs",
+    ]
+    result.stdout.fnmatch_lines(lines)
+    assert [one["note"] for one in read(project)["variants"]] == [line.partition(": ")[2] for line in lines]
+    assert [len(one["differences"]) > 0 for one in read(project)["variants"]] == [True, False]
+    for ending in ("md", "html"):
+        shown = (project.path / f"out.{ending}").read_text("utf-8")
+        assert all(line.partition(": ")[2] in shown for line in lines)
+    read_report(project.path / "out.json")
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,7 @@ variants = st.builds(
     p_value=st.none() | st.floats(0, 1),
     p_adjusted=st.none() | st.floats(0, 1),
     family=counts,
+    note=st.none() | names,
 )
 averages = st.builds(Averages, model=st.none() | names, macro=metrics, micro=metrics)
 regressions = st.builds(

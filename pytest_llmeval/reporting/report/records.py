@@ -26,6 +26,7 @@ __all__ = [
     "Record",
     "SuiteInfo",
     "Unrecorded",
+    "judging_change",
     "records_without_texts",
     "remove_texts",
     "without_texts",
@@ -111,6 +112,10 @@ class Record:
         if self.fingerprint is None or other.fingerprint is None:
             return False
         return self.fingerprint[:FINGERPRINT_DIGITS] == other.fingerprint[:FINGERPRINT_DIGITS]
+
+    def is_same_question(self, other: Record) -> bool:
+        """Tell whether both are known to have the same question, options and target, whatever the prompt."""
+        return self.question_fingerprint is not None and self.question_fingerprint == other.question_fingerprint
 
     @property
     def has_reasoning(self) -> bool:
@@ -354,3 +359,19 @@ class Payload:
 
 
 _ENCODER = json.JSONEncoder(default=str)
+
+
+_JUDGING: tuple[str, ...] = ("judging", "judge_prompt")
+"""Parts that must be the same: how an answer is judged once its text is taken out of the reply."""
+
+
+def judging_change(before: SuiteInfo, after: SuiteInfo) -> str | None:
+    """Return why two suites do not judge an answer in the same way as far as their reports say, or None if they do."""
+    then, now = before.fingerprint_parts, after.fingerprint_parts
+    if then.get("scorer") == now.get("scorer"):
+        same = _JUDGING[1:]
+    elif "judging" not in then or "judging" not in now:
+        return "the scorer or its filters differ, and a report of an earlier version does not say which: make it anew"
+    else:
+        same = _JUDGING
+    return "the scorer differs" if any(then.get(part) != now.get(part) for part in same) else None

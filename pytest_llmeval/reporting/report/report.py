@@ -263,6 +263,7 @@ class VariantComparison(Comparison):
     ``suite`` is the name without the variant's; ``first`` and ``second`` are the names with it, as records have them.
     ``metric`` is the one that is tested: ``p_value`` is its paired test's, two-sided, and ``p_adjusted`` is Holm's over
     the ``family`` of these tests, one for each variant of the session that has one. None where there is no test.
+    ``note`` says why the two are not compared, or how many samples are left out since they ask something else.
     """
 
     model: str | None = None
@@ -270,6 +271,7 @@ class VariantComparison(Comparison):
     p_value: float | None = None
     p_adjusted: float | None = None
     family: int = 0
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo, judging_change
 from pytest_llmeval.reporting.report.report import (
     Averages,
     Comparison,
@@ -60,7 +60,7 @@ from pytest_llmeval.scoring.model_differences import Difference, compare
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_samples, two_sided_p
 from pytest_llmeval.scoring.statistics.paired_tests import holm
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.text.wording import expected_one_of
+from pytest_llmeval.text.wording import counted, expected_one_of
 from pytest_llmeval.types import EngineUse
 
 __all__ = [
@@ -448,22 +448,51 @@ def _compared_variants(
         order = [one.info.name for one in members if one.summary.num_scored]
         if len(order) < 2:
             continue
-        own = {name: groups[name, model].records for name in order}
-        info = members[0].info
+        infos = {one.info.name: one.info for one in members}
         names = tuple(dict.fromkeys(name for one in members for name in one.info.metrics))
         better = {name: way for one in members for name, way in one.info.better.items()}
-        with explained(f"the variants of {described_group((base, model))} could not be compared"):
-            for one in compare_models(base, own, order, names, better):
-                metric = leading_metric(info, list(one.differences))
+        first = order[0]
+        for second in order[1:]:
+            pair = {name: groups[name, model].records for name in (first, second)}
+            with explained(f"the variants of {described_group((base, model))} could not be compared"):
+                asked_alike, note = _same_questions(infos[first], infos[second], pair)
+                nothing = Comparison(suite=base, first=first, second=second, differences={})
+                one = next(compare_models(base, asked_alike, [first, second], names, better), nothing)
+                if one is nothing and note is None:
+                    continue
+                metric = leading_metric(members[0].info, list(one.differences)) if one.differences else None
                 tested = one.differences.get(metric or "")
                 shared = {field.name: getattr(one, field.name) for field in fields(one)}
                 p_value = None if tested is None else tested.p_value
-                found.append(VariantComparison(**shared, model=model, metric=metric, p_value=p_value))
+                found.append(VariantComparison(**shared, model=model, metric=metric, p_value=p_value, note=note))
     p_values = [one.p_value for one in found if one.p_value is not None]
     adjusted = iter(holm(p_values))
     return tuple(
         one if one.p_value is None else replace(one, p_adjusted=next(adjusted), family=len(p_values)) for one in found
     )
+
+
+def _same_questions(
+    first: SuiteInfo, second: SuiteInfo, records: Mapping[str, Sequence[Record]]
+) -> tuple[Mapping[str, Sequence[Record]], str | None]:
+    """Return the records of two variants that ask and expect the same, and a note if that is not all of them.
+
+    A variant may change any key: its data, its targets and how it is judged. There are no records if it judges in
+    another way, since its scores then are no measure of the prompt.
+    """
+    reason = "the judge differs" if first.judge != second.judge else judging_change(first, second)
+    if reason is not None:
+        return {}, f"not compared: {reason}"
+    sides = [{record.id: record for record in records[info.name]} for info in (first, second)]
+    both = [id_ for id_ in sides[0] if id_ in sides[1]]
+    same = {id_ for id_ in both if sides[0][id_].is_same_question(sides[1][id_])}
+    if not same:
+        return {}, "not compared: no question is the same in both"
+    if len(same) == len(both):
+        return records, None
+    kept = {name: [record for record in own if record.id in same] for name, own in records.items()}
+    number = f"{len(both) - len(same):,} of {counted(len(both), 'sample')}"
+    return kept, f"{number} left out, whose question or target differs"
 
 
 def leading_metric(info: SuiteInfo, metrics: Sequence[str]) -> str | None:

@@ -33,6 +33,7 @@ __all__ = [
     "has_improved",
     "ordered_gates",
     "variant_flips",
+    "variant_notes",
     "variant_tables",
 ]
 
@@ -165,6 +166,14 @@ def variant_tables(
     tested_how = f"two-sided p by Holm over {family} tests" if family > 1 else "two-sided p"
     for table, meaning in comparison_tables(shown, {}, is_short=is_short, has_p=True):
         yield table, meaning.replace(_TEST, tested_how)
+
+
+def variant_notes(variants: Sequence[VariantComparison], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each variant that is not compared, or only in part, made ``printable``."""
+    for one in variants:
+        if one.note is not None:
+            first = _name_of_variant(one, one.first)
+            yield printable(f"{named(one.second, one.model, names)} against {first}: {one.note}")
 
 
 def variant_flips(variants: Sequence[VariantComparison], names: Mapping[str, str]) -> Iterator[Flipped]:

@@ -43,6 +43,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     ordered_gates,
     shown_diff,
     variant_flips,
+    variant_notes,
     variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
@@ -359,6 +360,8 @@ def _parts(
     for table, meaning in chain(*tables):
         heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
         yield MarkdownPart.table(table, NUMBERS, "comparison", heading=heading)
+    if notes := [f"- {markdown_text(note)}" for note in variant_notes(report.variants, names)]:
+        yield MarkdownPart.of([*notes, ""], NUMBERS)
     yield MarkdownPart.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
     yield MarkdownPart.of(figures, DETAILS)
     of_variants = variant_flips(report.variants, names)

@@ -24,6 +24,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_name,
     has_improved,
     shown_diff,
+    variant_notes,
     variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
@@ -137,6 +138,8 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     if report.variants:
         yield ""
         yield from _matrix_lines(partial(variant_tables, report.variants, names), width)
+        for note in variant_notes(report.variants, names):
+            yield from wrapped_lines(note, width=width)
     if (took := per_sample_table(report, names)).rows:
         yield from ("", "a sample took, in the mean:", *table_lines(took, width=width))
     if sections:

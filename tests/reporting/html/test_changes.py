@@ -71,7 +71,7 @@ def test_against_the_first_variant(models: tuple[str, ...]) -> None:
     """Of several models, the others are compared with the first model, and its variants with its first one."""
     values: dict[str, list[float | None]] = {"short": [1, 1, 0, None], "polite": [1, 0, 1, 1]}
     records = [
-        replace(record, suite=f"sums@{variant}")
+        replace(record, suite=f"sums@{variant}", question_fingerprint=record.id)
         for model in models
         for variant, own in values.items()
         for record in of_model(model, own)
