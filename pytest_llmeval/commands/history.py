@@ -41,7 +41,8 @@ def add_parsers(commands: Any) -> None:
         "--metric",
         action="append",
         default=[],
-        help="only this metric, also one that the summary does not show; can be repeated",
+        help="only this metric, also one that the summary does not show, or cost, seconds, num_tokens or "
+        "num_prompt_tokens; can be repeated",
     )
     parser.add_argument("--format", choices=tuple(_WRITERS), default="text", help="default: text")
     parser.add_argument("-o", "--output", type=Path, help="a file; without it, standard output")

@@ -111,7 +111,7 @@ def compare_reports(
     else:
         for side in earlier.sides(current.suites, settings.compare):
             own_plans = SuitePlans(side.report, current, settings.margins, settings.compare)
-            found += [_against(side, one) for one in _compared(own_plans, side.suites, options, selection)]
+            found += [_with_side(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)
     results += plans_of.suites_that_did_not_run(selection, undecided)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
@@ -142,7 +142,7 @@ def _compared(
     yield from _tests(plans_of, plans, pairing, options.undecided)
 
 
-def _against(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Test:
+def _with_side(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Test:
     """Return a test or a result with the name of the report that it is against, and notes on that report.
 
     No mean is taken of what samples used, so that this is compared with the latest report.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TypeAlias
 
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.gates.options import Compare
@@ -21,6 +20,7 @@ from pytest_llmeval.gates.sample_pairs import kept_records
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
     Group,
+    NamedReport,
     Report,
     SuiteReport,
     compared_models,
@@ -35,16 +35,13 @@ from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.paired_metrics import counted, needed_values
 
-__all__ = ["LAST", "LATEST", "EarlierReports", "EarlierSide", "NamedReport", "in_order", "read_earlier", "report_paths"]
+__all__ = ["LAST", "LATEST", "EarlierReports", "EarlierSide", "in_order", "read_earlier", "report_paths"]
 
 LAST = 5
 """The number of reports whose mean is taken, unless the user says another."""
 
 LATEST = "latest report"
 """The name of the one report that a gate is against if it looks at no mean."""
-
-NamedReport: TypeAlias = tuple[str, Report]
-"""A report, and its file for messages."""
 
 
 def in_order(reports: Sequence[NamedReport]) -> list[NamedReport]:

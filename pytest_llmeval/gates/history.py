@@ -11,12 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_llmeval.errors import ReportError
+from pytest_llmeval.gates.earlier_reports import in_order
 from pytest_llmeval.gates.regressions import numeric_noise
 from pytest_llmeval.gates.sample_pairs import Pairing, Refusal, SamplePairs, Undecided, kept_records, pair_samples
+from pytest_llmeval.gates.subjects import USAGE_METRICS
+from pytest_llmeval.gates.usage import mean_usage, usage_pairs
 from pytest_llmeval.reporting.report.history import History, HistoryPoint, HistoryRun, HistorySeries, HistoryStep
 from pytest_llmeval.reporting.report.origin import ReportOrigin
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
-from pytest_llmeval.reporting.report.report import Report, SuiteReport, compared_models, group_of_suite
+from pytest_llmeval.reporting.report.report import NamedReport, Report, SuiteReport, compared_models, group_of_suite
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge
 from pytest_llmeval.reporting.tables.suites import metrics_shown, suite_row
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -28,7 +31,6 @@ from pytest_llmeval.text.wording import expected_one_of, quoted
 
 __all__ = ["history_of"]
 
-NamedReport = tuple[str, Report]
 _Key = tuple[str, str | None]
 """A suite, and a model if a report has the suite on several."""
 
@@ -68,7 +70,7 @@ def history_of(
     ``suites`` and ``metrics`` are those to show, all if there are none. Raise ``ReportError`` if several reports have
     no suite in common, and for a suite or metric that none has.
     """
-    ordered = sorted(reports, key=lambda named: named[1].created)
+    ordered = in_order(reports)
     _check_shared(ordered)
     _check_named(ordered, suites, metrics)
     several = {
@@ -135,7 +137,7 @@ def _check_named(reports: Sequence[NamedReport], suites: Collection[str], metric
         if name not in known:
             raise ReportError(f"no report has a suite {quoted(name)}{expected_one_of(name, known)}")
     shown = [suite for _, report in reports for suite in report.suites if not suites or suite.info.is_called(suites)]
-    names = list(dict.fromkeys(name for suite in shown for name in _measured(suite)))
+    names = list(dict.fromkeys([*(name for suite in shown for name in _measured(suite)), *USAGE_METRICS]))
     for name in metrics:
         if name not in names:
             raise ReportError(f"no suite has a metric {quoted(name)}{expected_one_of(name, names)}")
@@ -143,6 +145,11 @@ def _check_named(reports: Sequence[NamedReport], suites: Collection[str], metric
 
 def _measured(suite: SuiteReport) -> list[str]:
     return [name for name, metric in suite.summary.metrics.items() if metric.kind != "count"]
+
+
+def _is_usage(name: str, suite: SuiteReport) -> bool:
+    """Tell whether the metric is one of usage: a metric of the suite's own that has such a name hides it."""
+    return name in USAGE_METRICS and name not in suite.summary.metrics
 
 
 def _key(suite: SuiteReport, several: Collection[str]) -> _Key:
@@ -158,16 +165,25 @@ def _direction(info: SuiteInfo, metric: str) -> bool | None:
 
 
 def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterator[tuple[str, _OpenPoint]]:
-    """Yield the points of a suite's metrics, with what is tested against the run before, or why nothing is."""
+    """Yield the points of a suite's metrics, with what is tested against the run before, or why nothing is.
+
+    Metrics of usage are shown only if they are wanted, since no summary has them: means over the samples of which they
+    are known.
+    """
     names = [name for name in metrics_shown([suite_row(now.suite, {})]) if not wanted]
     names += [name for name in _measured(now.suite) if name in wanted]
+    names += [name for name in USAGE_METRICS if name in wanted and _is_usage(name, now.suite)]
     pairs = None if before is None else _pairs(before, now, names)
     for name in names:
-        metric = now.suite.summary.metrics[name]
+        is_usage = _is_usage(name, now.suite)
+        if is_usage:
+            metric = mean_usage(now.records.values(), name, now.report.created)
+        else:
+            metric = now.suite.summary.metrics[name]
         point = HistoryPoint(
             run=now.place, value=metric.value, n=metric.n, ci_low=metric.ci_low, ci_high=metric.ci_high
         )
-        found = _OpenPoint(point=point, higher_is_better=_direction(now.suite.info, name))
+        found = _OpenPoint(point=point, higher_is_better=False if is_usage else _direction(now.suite.info, name))
         if before is not None and pairs is not None:
             paired = pairs if isinstance(pairs, str) else _paired(name, before, now, pairs)
             if isinstance(paired, str):
@@ -200,11 +216,21 @@ def _pairs(before: _Seen, now: _Seen, names: Sequence[str]) -> SamplePairs | str
 
 
 def _paired(name: str, before: _Seen, now: _Seen, pairs: SamplePairs) -> PairedMetric | str:
+    if _is_usage(name, now.suite):
+        try:
+            pairs = usage_pairs(pairs, name, (before.report, now.report), now.suite.info.min_measurable)
+        except Undecided as error:
+            return str(error)
+        return _paired_metric(name, pairs)
     meanings = [seen.report.definitions.get(name) for seen in (before, now)]
     if name not in before.suite.summary.metrics:
         return f"the run before has no {name}"
     if None not in meanings and meanings[0] != meanings[1]:
         return f"{name} has another definition in the run before"
+    return _paired_metric(name, pairs)
+
+
+def _paired_metric(name: str, pairs: SamplePairs) -> PairedMetric | str:
     try:
         return pair_metric(name, pairs.first, pairs.second, higher_is_better=True, clusters=pairs.clusters)
     except PairingError as error:

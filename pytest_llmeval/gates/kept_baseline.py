@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -155,12 +155,13 @@ def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) ->
         },
         suites=tuple(_brief_suite(suites[group], metrics[group]) for group in sorted(suites, key=place)),
         records=[
-            _with_usage(
-                _brief_record(
-                    record, group, suites[group].info, values[group], replies.get((group, record.id), _NO_TEXTS)
-                ),
+            _brief_record(
                 record,
+                group,
+                suites[group].info,
+                values[group],
                 usage[group],
+                replies.get((group, record.id), _NO_TEXTS),
             )
             for group, record in records
         ],
@@ -186,12 +187,6 @@ def _brief_suite(suite: SuiteReport, names: Sequence[str]) -> SuiteReport:
     )
 
 
-def _with_usage(brief: Record, record: Record, metrics: Sequence[str]) -> Record:
-    """Return the brief record with what these metrics say that the sample used."""
-    fields = {field: getattr(record, field) for name in metrics for field in USAGE_FIELDS[name]}
-    return replace(brief, **fields) if fields else brief
-
-
 _DETAILS = (IS_KNOWN, SOURCE, REPLAYED)
 """Details of a model by which a comparison knows whether it is the same."""
 
@@ -209,8 +204,12 @@ def _brief_model(model: Mapping[str, JSON]) -> dict[str, JSON]:
     return found
 
 
-def _brief_record(record: Record, group: Group, suite: SuiteInfo, needed: Collection[str], texts: Texts) -> Record:
+def _brief_record(
+    record: Record, group: Group, suite: SuiteInfo, needed: Collection[str], usage: Iterable[str], texts: Texts
+) -> Record:
+    """Return what comparisons need of a record: the ``needed`` values, and those that metrics of ``usage`` read."""
     question, output = texts
+    used = {field: getattr(record, field) for name in usage for field in USAGE_FIELDS[name]}
     values = {name: value for name, value in sorted(record.values.items()) if name in needed}
     if values == {"accuracy": 1.0 if record.status == "correct" else 0.0} and record.status in ("correct", "wrong"):
         values = {}  # the status says it
@@ -234,4 +233,5 @@ def _brief_record(record: Record, group: Group, suite: SuiteInfo, needed: Collec
         kept_as=record.kept_as,
         num_judge_requests=record.num_judge_requests,
         reasoning="" if record.has_reasoning else None,
+        **used,
     )

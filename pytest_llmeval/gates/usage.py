@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -25,7 +25,16 @@ from pytest_llmeval.suites.format.gates_spec import Bound
 from pytest_llmeval.text.wording import counted
 from pytest_llmeval.types import Score, ScoreLike
 
-__all__ = ["USAGE_FIELDS", "UnknownUsage", "Used", "UsedBySuite", "usage_metric", "usage_of", "usage_pairs"]
+__all__ = [
+    "USAGE_FIELDS",
+    "UnknownUsage",
+    "Used",
+    "UsedBySuite",
+    "mean_usage",
+    "usage_metric",
+    "usage_of",
+    "usage_pairs",
+]
 
 _ROUNDING = 1e-9
 _WHY_UNTIMED = "replies from a store or from a shared batch have no time of their own"
@@ -161,6 +170,14 @@ def usage_pairs(pairs: SamplePairs, name: str, reports: tuple[Report, Report], m
                 num_left_out=pairs.num_left_out + num_untimed,
             )
     return replace(pairs, first=sides[0], second=sides[1])
+
+
+def mean_usage(records: Iterable[Record], name: str, created: str) -> Metric:
+    """Return the mean of one of ``USAGE_METRICS`` over the records that have a value; without one if none has."""
+    known = [(record, value) for record in records if (value := usage_of(record, name, created)) is not None]
+    if not known:
+        return Metric(value=None, n=0, kind="mean")
+    return usage_metric([value for _, value in known], given_clusters([record for record, _ in known]))
 
 
 def usage_metric(values: Sequence[float], clusters: Sequence[str | None] | None = None) -> Metric:

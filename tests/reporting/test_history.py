@@ -157,6 +157,51 @@ def test_a_metric_whose_better_direction_is_down() -> None:
     assert step.p_value <= 2 / 1000
 
 
+def test_what_samples_used_is_a_series_if_it_is_named() -> None:
+    def used(day: int, factor: int, num_tokens: int) -> tuple[str, Report]:
+        costs = [factor * (n + 1) / 1000 for n in range(60)]
+        own = [replace(one, cost=cost, num_tokens=num_tokens) for cost, one in zip(costs, records(GOOD), strict=True)]
+        return run(day, own)
+
+    runs = [used(1, 2, 5), used(2, 2, 7), used(3, 3, 7)]
+    history = history_of(runs, metrics=["cost", "num_tokens"])
+    cost, tokens = history.series
+    assert [(one.metric, one.higher_is_better) for one in history.series] == [("cost", False), ("num_tokens", False)]
+    assert [point.value for point in cost.points] == pytest.approx([0.061, 0.061, 0.0915])
+    assert [(point.run, step.is_better) for point, step in cost.steps] == [(2, False)]
+    assert cost.points[2].step is not None
+    assert cost.points[2].step.difference == pytest.approx(0.0305)
+    assert [point.value for point in tokens.points] == [5, 7, 7]
+    assert [(point.run, step.is_better) for point, step in tokens.steps] == [(1, False)]
+    assert [one.metric for one in history_of(runs).series] == ["accuracy"]
+
+
+def test_samples_of_which_it_is_not_known_what_they_used_are_left_out() -> None:
+    def some(day: int, known: int, *, is_timed: bool = True) -> tuple[str, Report]:
+        return run(
+            day,
+            [
+                replace(one, cost=0.5 if n < known else None, seconds=1.0, is_timed=is_timed)
+                for n, one in enumerate(records(GOOD))
+            ],
+        )
+
+    cost, seconds = history_of(
+        [some(1, 60), some(2, 20), some(3, 0, is_timed=False)], metrics=["cost", "seconds"]
+    ).series
+    assert [(point.value, point.n) for point in cost.points] == [(0.5, 60), (0.5, 20), (None, 0)]
+    assert [point.step for point in cost.points] == [None] * 3
+    assert "cost has no value now in 40 samples" in str(cost.points[1].untested)
+    assert [(point.value, point.n) for point in seconds.points] == [(1.0, 60), (1.0, 60), (None, 0)]
+    assert "60 of 60 samples were not timed by themselves" in str(seconds.points[2].untested)
+
+
+def test_a_suites_own_metric_hides_that_of_usage() -> None:
+    own = [make_record(id_=f"s{n}", values={"accuracy": 1.0, "cost": 3.0}) for n in range(4)]
+    (series,) = history_of([run(1, own)], metrics=["cost"]).series
+    assert series.points[0].value == 3
+
+
 def test_without_a_change_there_is_seldom_a_step() -> None:
     """20 histories of 8 runs in each of which every answer is drawn anew: a step in one of twenty at most, in the mean;
     3 or more would be seen in 8 of 100 such tests, and these seeds are fixed.

@@ -23,6 +23,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Comparison,
     Group,
+    NamedReport,
     Report,
     Selected,
     SuiteReport,
@@ -44,9 +45,6 @@ __all__ = [
     "side_by_side",
 ]
 
-
-NamedReport = tuple[str, Report]
-"""A report with the name of its file."""
 
 _MODEL_KEYS = ("backend", "revision", "dtype", "fingerprint")
 _SUITE_KEYS = (

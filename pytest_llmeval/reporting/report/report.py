@@ -31,6 +31,7 @@ __all__ = [
     "GateOutcome",
     "GateResult",
     "Group",
+    "NamedReport",
     "PerSample",
     "Phases",
     "Regression",
@@ -479,6 +480,9 @@ class Report:
         """Return the models that answered its suites, each once."""
         return tuple(dict.fromkeys(model for suite in self.suites for model in suite.models))
 
+
+NamedReport: TypeAlias = tuple[str, Report]
+"""A report, and its file for messages."""
 
 _SINCE_SELECTION = 3
 _SELECT = ("limit", "shard")
