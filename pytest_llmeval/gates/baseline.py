@@ -28,7 +28,7 @@ from pytest_llmeval.gates.sample_pairs import (
     pair_samples,
     pair_with_ties,
 )
-from pytest_llmeval.gates.subjects import USAGE_METRICS, SubjectError, find_compared, no_variant
+from pytest_llmeval.gates.subjects import SECONDS, USAGE_METRICS, SubjectError, find_compared, no_variant
 from pytest_llmeval.gates.usage import usage_of, usage_pairs
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import (
@@ -264,7 +264,13 @@ def _test(
         return replace(gate, outcome=outcome, reason=f"{metric.name} does not compare the suite with its baseline")
     if plans_of.baseline.is_brief and not plan.is_judged and not _is_kept(metric, plans_of.baseline, before, pairs):
         hint = "--llm-update-baseline keeps each suite's primary metric, and those that --llm-max-drop names"
-        return replace(gate, reason=f"the baseline does not keep {metric.name}: {hint}")
+        found = f"the baseline does not keep {metric.name}"
+        if metric.is_usage:
+            found, hint = (
+                f"the baseline has no {metric.name}",
+                "it is kept where it is known and --llm-max-drop names it",
+            )
+        return replace(gate, reason=f"{found}: {hint}")
     least = plan.after.info.min_measurable
     if metric.is_usage:
         try:
@@ -307,10 +313,12 @@ def _test(
 
 
 def _is_kept(metric: GatedMetric, baseline: Report, before: SuiteReport, pairs: SamplePairs) -> bool:
-    """Tell whether a brief baseline has values of the metric."""
+    """Tell whether a brief baseline has the metric, or the times of samples that were not timed by themselves."""
     if not metric.is_usage:
         return metric.name in before.summary.metrics
-    records = (record for record in pairs.first.values() if isinstance(record, Record))
+    records = [record for record in pairs.first.values() if isinstance(record, Record)]
+    if metric.name == SECONDS and any(record.seconds for record in records):
+        return True
     return any(usage_of(record, metric.name, baseline.created) is not None for record in records)
 
 

@@ -59,7 +59,13 @@ _PARTS = {
 }
 _NOT_TOLD = frozenset((UNKNOWN_REPLIES, NEW_REPLIES))
 """Values of ``Record.kept_as`` by which two reports cannot be found to have the same replies."""
-_SCORE_AGAIN = "score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"
+
+
+def _score_again(baseline: Report) -> str:
+    """Return what to do about replies that were judged in another way."""
+    if baseline.is_brief:
+        return "the baseline has no replies that could be scored again: --llm-update-baseline=accept writes it anew"
+    return "score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"
 
 
 class Refusal(Exception):
@@ -137,10 +143,10 @@ def pair_samples(
         hint = "" if schema >= SCHEMA_VERSION else f"; a report of schema {schema} knows a judge by less: make it anew"
         raise Refusal(f"another judge: {_judges(before.info)} -> {_judges(after.info)}{hint}")
     if before.info.splits_reasoning != after.info.splits_reasoning and pairing.compare != "questions":
-        _check_reasoning(first, splits=before.info.splits_reasoning)
+        _check_reasoning(first, pairing.reports[0], splits=before.info.splits_reasoning)
     is_same = before.info.fingerprint == after.info.fingerprint
     if not is_same and pairing.compare == "all":
-        raise Refusal(_what_differs(before, after, first, second))
+        raise Refusal(_what_differs(before, after, first, second, pairing.reports[0]))
     both = [sample_id for sample_id in second if sample_id in first]
     if not is_same:
         if pairing.compare == "questions":
@@ -187,7 +193,8 @@ def _same_questions(
     """Return the samples with the same question and target, and notes on what changed in how they are asked."""
     if (reason := judging_change(before.info, after.info)) is not None:
         found = _scorer_change(before.info, after.info)
-        raise Refusal(f"the questions are judged otherwise: {reason}{f' ({found})' if found else ''}; {_SCORE_AGAIN}")
+        hint = _score_again(pairing.reports[0])
+        raise Refusal(f"the questions are judged otherwise: {reason}{f' ({found})' if found else ''}; {hint}")
     parts = [suite.info.fingerprint_parts.get("questions") for suite in (before, after)]
     both = [one for one in second if one in first]
     if parts[0] is None or parts[0] != parts[1]:
@@ -228,13 +235,13 @@ def _hidden(info: SuiteInfo) -> list[str]:
     return [f"whether the judge's {' and '.join(names)} changed is not known: add shown={','.join(names)} to its name"]
 
 
-def _check_reasoning(first: Mapping[str, Record], *, splits: bool) -> None:
+def _check_reasoning(first: Mapping[str, Record], baseline: Report, *, splits: bool) -> None:
     """Raise ``Refusal`` if the baseline's replies hold reasoning, and only one of the two runs judges without it."""
     if num_reasoned := sum(kept.has_reasoning for kept in first.values()):
         ways = ("was split off", "is not") if splits else ("was judged as a part of them", "is split off")
         raise Refusal(
             f"the baseline's replies to {counted(num_reasoned)} hold reasoning, which {ways[0]} there and {ways[1]} "
-            f"now (generate.reasoning); {_SCORE_AGAIN}"
+            f"now (generate.reasoning); {_score_again(baseline)}"
         )
 
 
@@ -469,7 +476,11 @@ def _check_is_whole(first: Mapping[str, Record], second: Mapping[str, Record], p
 
 
 def _what_differs(
-    before: SuiteReport, after: SuiteReport, first: Mapping[str, Record], second: Mapping[str, Record]
+    before: SuiteReport,
+    after: SuiteReport,
+    first: Mapping[str, Record],
+    second: Mapping[str, Record],
+    baseline: Report,
 ) -> str:
     """Return the message on a suite that differs from the baseline's: which parts of it, and which samples."""
     common = [sample_id for sample_id in second if sample_id in first]
@@ -489,7 +500,7 @@ def _what_differs(
     if changed_settings(before.info, after.info) and judging_change(before.info, after.info) is None:
         hint += ", --llm-compare questions those with the same question and target, whatever the prompt"
     elif _PARTS["scorer"] in parts:  # then every sample has changed
-        hint = _SCORE_AGAIN
+        hint = _score_again(baseline)
     return f"the suite differs from the baseline's: {found or others}; {hint}"
 
 

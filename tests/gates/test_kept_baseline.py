@@ -227,3 +227,23 @@ def test_which_sessions_leave_a_baseline(case: str) -> None:
     assert why_not_kept(session, earlier, absent=absent, accepts=True) == (
         why if why_accepted == SAME else why_accepted
     )
+
+
+@pytest.mark.parametrize("rules", SETTINGS[::2])
+def test_a_baseline_without_replies_is_not_to_be_scored_again(tmp_path: Path, rules: BaselineSettings) -> None:
+    def judged(version: str) -> Report:
+        parts = {"questions": "1", "scorer": version, "judging": version}
+        return report(ran([True] * 40, fingerprint=version, fingerprint_parts=parts))
+
+    before, after = judged("1"), judged("2")
+    kept = _written(before, rules, tmp_path / "base.json")
+    for baseline, hint in (
+        (before, "; score the baseline's replies again: --llm-model replay:BASELINE.json --llm-report NEW.json"),
+        (
+            kept,
+            "; the baseline has no replies that could be scored again: --llm-update-baseline=accept writes it anew",
+        ),
+    ):
+        (result,) = compared(baseline, after, rules)
+        assert result.outcome == "failed"
+        assert result.reason.endswith(hint)
