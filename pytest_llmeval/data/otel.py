@@ -27,7 +27,9 @@ Attributes: TypeAlias = Mapping[str, JSON]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A log record of a span, or an event in it. ``key`` is the ids of trace and span; ``time`` is only compared."""
+    """A log record of a span, or an event in it. ``key`` is the ids of trace and span; ``time`` orders the events of a
+    span, "" if it is not known.
+    """
 
     key: tuple[str, str]
     name: str
@@ -108,12 +110,16 @@ def _in_document(document: Any) -> Iterator[Span | Event]:
 def _otlp_span(span: Mapping[str, Any]) -> Span:
     key = (_id(span["traceId"]), _id(span["spanId"]))
     events = [
-        Event(key=key, name=str(event.get("name", "")), attributes=_otlp_attributes(event.get("attributes")))
+        Event(
+            key=key,
+            name=str(event.get("name", "")),
+            attributes=_otlp_attributes(event.get("attributes")),
+            time=_otlp_time(event.get("timeUnixNano")),
+        )
         for event in span.get("events") or ()
     ]
-    start = str(span.get("startTimeUnixNano") or "")
     attributes = _otlp_attributes(span.get("attributes"))
-    return Span(key=key, attributes=attributes, start=start.zfill(20) if start else "", events=events)
+    return Span(key=key, attributes=attributes, start=_otlp_time(span.get("startTimeUnixNano")), events=events)
 
 
 def _otlp_log(record: Mapping[str, Any]) -> Event:
@@ -123,8 +129,14 @@ def _otlp_log(record: Mapping[str, Any]) -> Event:
         name=str(record.get("eventName") or attributes.get("event.name") or ""),
         attributes=attributes,
         body=_otlp_value(record.get("body") or {}),
-        time=str(record.get("timeUnixNano") or record.get("observedTimeUnixNano") or ""),
+        time=_otlp_time(record.get("timeUnixNano")) or _otlp_time(record.get("observedTimeUnixNano")),
     )
+
+
+def _otlp_time(nanoseconds: Any) -> str:
+    """Return a time that is compared as text; 0 means that it is not known."""
+    digits = str(nanoseconds or "").lstrip("0")
+    return digits.zfill(20) if digits else ""
 
 
 def _otlp_attributes(pairs: Any) -> dict[str, JSON]:
@@ -148,7 +160,12 @@ def _otlp_value(value: Mapping[str, Any]) -> JSON:
 def _flat_span(span: Mapping[str, Any]) -> Span:
     key = (_id(span["context"]["trace_id"]), _id(span["context"]["span_id"]))
     events = [
-        Event(key=key, name=str(event.get("name", "")), attributes=dict(event.get("attributes") or {}))
+        Event(
+            key=key,
+            name=str(event.get("name", "")),
+            attributes=dict(event.get("attributes") or {}),
+            time=str(event.get("timestamp") or ""),
+        )
         for event in span.get("events") or ()
     ]
     attributes = dict(span.get("attributes") or {})
@@ -162,7 +179,7 @@ def _flat_log(record: Mapping[str, Any]) -> Event:
         name=str(record.get("event_name") or attributes.get("event.name") or ""),
         attributes=attributes,
         body=record["body"],
-        time=str(record.get("timestamp") or ""),
+        time=str(record.get("timestamp") or record.get("observed_timestamp") or ""),
     )
 
 

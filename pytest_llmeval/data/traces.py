@@ -106,7 +106,7 @@ class TraceRows:
 
     def _row(self, span: Span) -> dict[str, JSON]:
         attributes = span.attributes
-        asked, replies = _messages_of(attributes, [*span.events, *self._logs.pop(span.key, ())])
+        asked, replies = _messages_of(attributes, _in_order([*span.events, *self._logs.pop(span.key, ())]))
         questions = [one["content"] for one in asked if one["role"] == "user"]
         if not questions:
             raise _LeftOutError("without a prompt")
@@ -141,6 +141,11 @@ def _check_is_an_answer(span: Span) -> None:
     if _DOCUMENTS in span.attributes:
         raise _LeftOutError("that only retrieve documents")
     raise _LeftOutError("of no model" if operation is None else f"of the operation {quoted(str(operation))}")
+
+
+def _in_order(events: list[Event]) -> list[Event]:
+    """Return the events in the order of their times, in which files need not have them; as they are if one has none."""
+    return sorted(events, key=lambda event: event.time) if all(event.time for event in events) else events
 
 
 # Messages

@@ -128,6 +128,67 @@ WITH_SYSTEM = {
 }
 
 
+TALK: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("gen_ai.user.message", {"content": "Capital of Chile?"}),
+    ("gen_ai.assistant.message", {"content": "Santiago"}),
+    ("gen_ai.user.message", {"content": "Capital of Peru?"}),
+    ("gen_ai.choice", {"message": {"role": "assistant", "content": "Lima"}}),
+)
+ORDERS = pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 1, 3), (3, 2, 1, 0)])
+
+
+def otlp_time(second: int) -> dict[str, str]:
+    return {"timeUnixNano": f"{second + 9}000000000"}  # of different lengths
+
+
+def otlp_observed(second: int) -> dict[str, str]:
+    return {"timeUnixNano": "0", "observedTimeUnixNano": f"{second + 9}000000000"}
+
+
+def flat_time(second: int) -> dict[str, str]:
+    return {"timestamp": f"2026-01-01T00:00:0{second}.000000Z"}
+
+
+def flat_observed(second: int) -> dict[str, str | None]:
+    return {"timestamp": None, "observed_timestamp": f"2026-01-01T00:00:0{second}.000000Z"}
+
+
+@ORDERS
+@pytest.mark.parametrize("time", [otlp_time, otlp_observed, flat_time, flat_observed])
+def test_log_records_in_any_order(tmp_path: Path, time: Any, order: tuple[int, ...]) -> None:
+    is_otlp = time in (otlp_time, otlp_observed)
+    logs = []
+    for second, (name, body) in enumerate(TALK):
+        log = otlp_log(name, {}, body) if is_otlp else flat_log(name, {}, body)
+        record = log["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0] if is_otlp else log
+        record.update(time(second))
+        logs.append(log)
+    found, _ = rows_of(tmp_path, (otlp if is_otlp else flat)(CHAT), *(logs[number] for number in order))
+    assert [one["content"] for one in found[0]["messages"]] == ["Capital of Chile?", "Santiago", "Capital of Peru?"]
+    assert (found[0]["question"], found[0]["response"]) == ("Capital of Peru?", "Lima")
+
+
+@ORDERS
+@pytest.mark.parametrize("time", [otlp_time, flat_time])
+def test_events_in_any_order(tmp_path: Path, time: Any, order: tuple[int, ...]) -> None:
+    events = [(name, {"gen_ai.event.content": json.dumps(body)}) for name, body in TALK]
+    span = (otlp if time is otlp_time else flat)(CHAT, *events)
+    written = span["resourceSpans"][0]["scopeSpans"][0]["spans"][0] if time is otlp_time else span
+    for second, event in enumerate(written["events"]):
+        event.update(time(second))
+    written["events"] = [written["events"][number] for number in order]
+    found, _ = rows_of(tmp_path, span)
+    assert (found[0]["question"], found[0]["response"]) == ("Capital of Peru?", "Lima")
+
+
+def test_log_records_of_which_one_has_no_time_stay_as_they_are(tmp_path: Path) -> None:
+    logs = [flat_log(name, {}, body) for name, body in TALK]
+    for log, second in zip(logs[1:], (3, 2, 1), strict=True):
+        log.update(flat_time(second))
+    found, _ = rows_of(tmp_path, flat(CHAT), *logs)
+    assert [one["content"] for one in found[0]["messages"]] == ["Capital of Chile?", "Santiago", "Capital of Peru?"]
+
+
 @pytest.mark.parametrize(("span", "log"), [(otlp, otlp_log), (flat, flat_log)])
 @pytest.mark.parametrize("order", [1, -1])
 def test_messages_in_log_records(tmp_path: Path, span: Any, log: Any, order: int) -> None:
