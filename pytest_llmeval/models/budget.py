@@ -87,8 +87,8 @@ class Budget:
 
     @property
     def paid(self) -> Amount:
-        """Return what was paid so far."""
-        return self._change(lambda state: state).paid
+        """Return what was paid so far, with what processes held that have died."""
+        return self._change(self._without_dead).paid
 
     @property
     def ended(self) -> str | None:
@@ -204,6 +204,8 @@ class Budget:
 
     def _without_dead(self, state: _State) -> _State:
         """Count what dead processes held as paid: nobody knows what became of their requests."""
+        if self._folder is None:
+            return state
         dead = [one for one in state.held if one != os.getpid() and self._is_dead(one)]
         paid = sum((amount for one in dead for amount in state.held[one]), state.paid)
         return replace(state, paid=paid, held={one: own for one, own in state.held.items() if one not in dead})

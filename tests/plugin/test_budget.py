@@ -179,3 +179,43 @@ def test_an_object_that_is_asked_for_many_at_once_is_refused(llm_pytester: pytes
     result = run(llm_pytester, "-p", "no:xdist", "--llm-budget=5", model="Batches")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*an object that is asked for many replies at once cannot keep to a budget*"])
+
+
+KIND = """
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from pytest_llmeval import ModelKind
+from pytest_llmeval.models.budget import Amount, BudgetError
+from pytest_llmeval.types import GenerateResponse
+
+class Paid(ModelKind):
+    name = "paid"
+    pays = True
+
+    def load(self, spec, settings):
+        def answer(request):
+            try:
+                while (held := settings.budget.try_hold(Amount(tokens=20))) is None:
+                    time.sleep(0.001)
+            except BudgetError as error:
+                return error
+            settings.budget.settle(held, Amount(tokens=20))
+            with Path(__file__).with_name("asked").open("a") as file:
+                file.write("x")
+            return GenerateResponse(text=str(eval(request.prompt.removesuffix("="))))
+
+        return SimpleNamespace(generate=lambda requests: [answer(request) for request in requests])
+
+def pytest_llmeval_models():
+    return [Paid()]
+"""
+
+
+def test_the_workers_of_a_kind_of_ones_own_share_it(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    llm_pytester.makeconftest(KIND)
+    llm_pytester.makefile(".yaml", sums=SUITE)
+    options = ["--llm-model=paid:x", "--llm-budget-tokens=140", "--llm-report=report.json"]
+    assert llm_pytester.runpytest(*workers, *options, "sums.yaml").ret == 1
+    assert num_asked(llm_pytester) == 7
+    assert report_of(llm_pytester)["budget"]["num_tokens"] == 140
