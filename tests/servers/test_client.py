@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
-from pytest_llmeval.models.budget import Budget, BudgetError
+from pytest_llmeval.models.budget import Amount, Budget, BudgetError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers import connections
 from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRefused, Unreachable, Watch
@@ -86,6 +86,38 @@ def error_of(*steps: Step, clock: Clock | None = None, **settings: Any) -> LLMEv
     talk(*steps, ask=ask, clock=clock, **settings)
     (error,) = raised
     return error
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        (
+            {"usage": {"prompt_tokens": 30, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 20}}},
+            (30, 7),
+        ),
+        (
+            {
+                "usage": {
+                    "input_tokens": 10,
+                    "cache_creation_input_tokens": 5_000,
+                    "cache_read_input_tokens": 20_000,
+                    "cache_creation": {"ephemeral_5m_input_tokens": 5_000},
+                    "output_tokens": 7,
+                }
+            },
+            (25_010, 7),
+        ),
+        ({"usage": {"input_tokens": 10, "cache_read_input_tokens": None, "output_tokens": 7}}, (10, 7)),
+        ({"meta_info": {"prompt_tokens": 4, "completion_tokens": 2}}, (4, 2)),
+        ({"tokens_evaluated": 4, "tokens_predicted": 2}, (4, 2)),
+        ({"prompt_eval_count": 4, "eval_count": 2}, (4, 2)),
+    ],
+)
+def test_tokens_that_are_paid(said: dict[str, Any], counted: tuple[int, int]) -> None:
+    budget = Budget(None, 100_000)
+    usage = talk(reply({"choices": [], **said}), ask=post_once, budget=budget, prices=(1e6, 2e6)).usage
+    assert (usage.num_prompt_tokens, usage.num_tokens) == counted
+    assert budget.paid == Amount(counted[0] + 2 * counted[1], sum(counted))
 
 
 # What is sent

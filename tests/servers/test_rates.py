@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelStoppedError
 from pytest_llmeval.models.endpoints import Endpoint
+from pytest_llmeval.models.servers.client import Client
 from pytest_llmeval.models.servers.rates import LONGEST_WAIT_S, Allowance, ServerPace, Turns, allowance_in, turns_for
 from tests.properties import examples
 from tests.servers.scripted import Call, reply
@@ -223,8 +224,8 @@ class Asked:
         self.clock = clock
         self.sent: list[tuple[str, float]] = []
 
-    async def ask(self, turns: Turns, name: str, *, is_again: bool = False) -> None:
-        await turns.turn(lambda: name, is_again=is_again)
+    async def ask(self, turns: Turns, name: str, *, model: str = "", is_again: bool = False) -> None:
+        await turns.turn(lambda: name, model, is_again=is_again)
         self.sent.append((name, self.clock() - 1_000_000))
 
 
@@ -248,6 +249,37 @@ def test_first_come_first_served_but_for_what_is_sent_again() -> None:
     run(main)
     assert [name for name, _ in asked.sent] == ["d", "a", "b", "c"]
     assert clock.sleeps == [2, 2, 2]
+
+
+def test_a_model_that_waits_keeps_no_other_waiting() -> None:
+    clock = Together()
+    asked = Asked(clock)
+
+    async def main() -> None:
+        turns = Turns("s", clock=clock, sleep=clock.sleep)
+        turns.told(window(0, 100.0), 0, "a")
+        await asyncio.gather(*(asked.ask(turns, name, model=name[0]) for name in ("a1", "a2", "b1", "b2")))
+
+    run(main)
+    assert asked.sent[:2] == [("b1", 0), ("b2", 0)]
+    assert asked.sent[2:] == [("a1", 100), ("a2", 100)]
+
+
+def test_models_take_turns() -> None:
+    clock = Together()
+    asked = Asked(clock)
+
+    async def main() -> None:
+        turns = Turns("s", clock=clock, sleep=clock.sleep)
+        turns.slow_down_to(6)
+        await asyncio.gather(
+            *(asked.ask(turns, name, model=name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"))
+        )
+
+    run(main)
+    sent = "".join(name[0] for name, _ in asked.sent)
+    assert all(abs(sent[:end].count("a") - sent[:end].count("b")) <= 2 for end in range(9)), sent
+    assert [at for _, at in asked.sent] == [*range(0, 80, 10)]
 
 
 def test_nothing_to_send_takes_no_turn_and_an_error_none_either() -> None:
@@ -281,7 +313,7 @@ def test_without_a_limit_there_is_no_queue_and_no_file(tmp_path: Path) -> None:
     async def main() -> None:
         turns = Turns("s", tmp_path / "folder", clock=Clock())
         assert await turns.turn(lambda: 3) == 3
-        assert turns._server is None
+        assert turns._servers == {}
         turns.told(None, 0)
 
     run(main)
@@ -363,6 +395,27 @@ def test_tries_count_as_requests() -> None:
     busy = reply({"error": {"message": "slow down"}}, 429, "retry-after: 1")
     talk(busy, busy, OK, ask=post_once, clock=clock, turns=turns)
     assert clock.now - 1_000_000 == pytest.approx(20)
+
+
+def test_requests_that_wait_leave_slots_to_other_models() -> None:
+    clock = Together()
+    turns = Turns("http://server/v1", clock=clock, sleep=clock.sleep)
+    turns.told(window(0, 100.0), 0, "a")
+    times: list[tuple[str, float]] = []
+
+    def answer(call: Call) -> bytes:
+        times.append((call.body["prompt"], clock() - 1_000_000))
+        return OK
+
+    async def ask(client: Any, server: Any) -> None:
+        settings = {"sleep": clock.sleep, "clock": clock, "limit": client.limit, "turns": turns}
+        other = Client(client.endpoint, model="b", **settings)
+        asked = [client.post("/completions", {"prompt": f"a{number}"}) for number in range(5)]
+        await asyncio.gather(*asked, other.post("/completions", {"prompt": "b"}))
+        await other.close()
+
+    talk(answer, ask=ask, clock=clock, model="a", turns=turns, endpoint={"max_connections": 2})
+    assert [times[0], *sorted(times[1:])] == [("b", 0), *((f"a{number}", 100) for number in range(5))]
 
 
 def test_a_model_that_has_stopped_keeps_nobody_waiting() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.servers.client import tokens_in
 from pytest_llmeval.models.servers.completions import listed_models
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, Written, as_messages, choose_model, count_in
@@ -68,13 +69,11 @@ class AnthropicDialect(Dialect):
         reasoning = "".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking")
         if not texts and not reasoning and reason != "stop_sequence":
             raise RequestError(f"the server's reply has no text (it ended with {reason}); is max_tokens large enough?")
-        usage = reply.get("usage")
-        read = [count_in(usage, f"{key}input_tokens") for key in ("", "cache_creation_", "cache_read_")]
         return Written(
             text="".join(map(str, texts)),
             finish_reason="length" if reason == "max_tokens" else "stop",
-            num_prompt_tokens=sum(filter(None, read)) or None,
-            num_tokens=count_in(usage, "output_tokens"),
+            num_prompt_tokens=tokens_in(reply)[0] or None,
+            num_tokens=count_in(reply.get("usage"), "output_tokens"),
             seconds=seconds,
             reasoning=reasoning or None,
             **served_by(reply),

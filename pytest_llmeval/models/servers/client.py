@@ -45,7 +45,7 @@ from pytest_llmeval.models.servers.rates import BETWEEN_LINES_S, LONG_WAIT_S, Tu
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 
-__all__ = ["Batches", "Client", "ModelStopped", "RequestRefused", "Take", "Unreachable", "Usage", "Watch"]
+__all__ = ["Batches", "Client", "ModelStopped", "RequestRefused", "Take", "Unreachable", "Usage", "Watch", "tokens_in"]
 
 
 GET_TIMEOUT_S: Final = 5.0
@@ -153,6 +153,8 @@ class Client:
         self.usage = Usage()
         self._budget, self._prices, self._limit_field = budget, prices, limit_field
         self._budget_turn = asyncio.Lock()
+        self._entrance = asyncio.Lock()
+        """Held by the request that waits for its turn, with a slot that other models could have: by no more of them."""
         self.limit = limit or limit_for(endpoint, shared)
         self.turns = turns or turns_for(endpoint, shared)
         self._model = model
@@ -200,8 +202,10 @@ class Client:
         Raises ``RequestRefused`` for this request, ``BudgetError`` if the budget has no room to send it or to repeat
         it, and ``ModelStopped`` or ``Unreachable``, which every later call then raises at once.
         """
-        async with self.limit.slot() as ticket:
-            wanted = await self.turns.turn(lambda: self._made(body), self._model)
+        async with contextlib.AsyncExitStack() as held:
+            async with self._entrance:
+                ticket = await held.enter_async_context(self.limit.slot())
+                wanted = await self.turns.turn(lambda: self._made(body), self._model)
             if wanted is None:
                 return TimedReply({}, seconds=0.0)
             content = json.dumps(wanted, separators=(",", ":")).encode()
@@ -233,7 +237,7 @@ class Client:
                 raise
             finally:
                 self.usage.num_in_flight -= 1
-        read, written = _tokens_in(found)
+        read, written = tokens_in(found)
         self.usage.num_prompt_tokens += read
         self.usage.num_tokens += written
         return found
@@ -308,7 +312,7 @@ class Client:
             held = paid = await budget.hold(most)
         try:
             reply, seconds = await self._timed(path, content)
-            counted = _tokens_in(reply.body)
+            counted = tokens_in(reply.body)
             if any(counted) or not reply.is_success:
                 paid = self._amount(*counted)
             return reply, seconds
@@ -456,15 +460,17 @@ _UNPAID = frozenset(("tokenize", "detokenize", "show"))
 """Ends of paths at which a server runs no model."""
 
 
-def _tokens_in(reply: object) -> tuple[int, int]:
+def tokens_in(reply: object) -> tuple[int, int]:
     """Return how many tokens were read and written for a reply, as it says; 0 where it says nothing.
 
     It does so by OpenAI's and Anthropic's ``usage``, SGLang's ``meta_info``, or what llama-server and Ollama have.
+    Anthropic's ``input_tokens`` are without those that were written to its cache or read from there.
     """
     if not isinstance(reply, dict):
         return 0, 0
     counts = next((found for key in ("usage", "meta_info") if isinstance(found := reply.get(key), dict)), reply)
-    read = ("prompt_tokens", "input_tokens", "tokens_evaluated", "prompt_eval_count")
+    cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+    read = ("prompt_tokens", "input_tokens", *cached, "tokens_evaluated", "prompt_eval_count")
     written = ("completion_tokens", "output_tokens", "tokens_predicted", "eval_count")
     return sum(_number(counts.get(name)) for name in read), sum(_number(counts.get(name)) for name in written)
 
@@ -482,7 +488,7 @@ def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 _SHORTEST_RESTART_S = 1.0

@@ -1,8 +1,8 @@
 """Says when the next request may be sent to a server: by the user's ``requests_per_minute``, and by the headers in
 which servers say how many requests they still allow.
 
-``ServerPace`` is what is known of one server and key; the processes of a session share it. ``Turns`` is the queue of
-one process.
+``ServerPace`` is what is known of one server and key; the processes of a session share it. ``Turns`` has the queues
+of one process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import re
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -206,8 +206,11 @@ class ServerPace:
 
     def wait_s(self, model: str, now: float) -> float:
         """Return the seconds until a request may be sent; 0 where it may be now."""
-        wait_s = max(0.0, self.next_at - now)
-        return wait_s if model not in self.remaining else max(wait_s, self.remaining[model].wait_s(now))
+        return max(0.0, self.next_at - now, self.model_wait_s(model, now))
+
+    def model_wait_s(self, model: str, now: float) -> float:
+        """Return the seconds until the server allows a request for the model."""
+        return 0.0 if model not in self.remaining else self.remaining[model].wait_s(now)
 
     def after_request(self, model: str, now: float) -> ServerPace:
         """Return the pace after a request that is sent now."""
@@ -240,8 +243,8 @@ class _Waiting:
 
 
 class Turns:
-    """A queue for the next moment at which a request may be sent. All methods but ``slow_down_to`` run on one event
-    loop.
+    """The queues, one for each model, for the next moment at which a request may be sent. All methods but
+    ``slow_down_to`` run on one event loop.
 
     ``name`` is the server's in the log. ``folder`` is where processes share what is known; without one it is this
     process's own. As long as nothing is known there is no queue, and no file. All processes have the same ``clock``.
@@ -261,8 +264,10 @@ class Turns:
         self._known = ServerPace()
         self._shared = None if folder is None else SharedValue(folder / "pace.json", _decoded, asdict)
         self._has_limits = False
-        self._waiting: deque[_Waiting] = deque()
-        self._server: asyncio.Task[None] | None = None
+        self._waiting: defaultdict[str, deque[_Waiting]] = defaultdict(deque)
+        self._servers: dict[str, asyncio.Task[None]] = {}
+        self._first = asyncio.Lock()
+        """Held by the request that is sent next. Locks are given in turn, so no model keeps another one waiting."""
 
     def slow_down_to(self, requests_per_minute: int) -> None:
         """Send no more than so many a minute, evenly spread; of several numbers the smallest counts."""
@@ -289,24 +294,23 @@ class Turns:
             return make()
         waiting = _Waiting(asyncio.get_running_loop().create_future(), make, model)
         if is_again:
-            self._waiting.appendleft(waiting)
+            self._waiting[model].appendleft(waiting)
         else:
-            self._waiting.append(waiting)
-        if self._server is None or self._server.done():
-            self._server = asyncio.create_task(self._serve())
+            self._waiting[model].append(waiting)
+        if model not in self._servers or self._servers[model].done():
+            self._servers[model] = asyncio.create_task(self._serve(self._waiting[model]))
         found: _T = await waiting.turn
         return found
 
-    async def _serve(self) -> None:
-        while self._waiting:
-            waiting = self._waiting.popleft()
+    async def _serve(self, queue: deque[_Waiting]) -> None:
+        while queue:
+            waiting = queue.popleft()
             if waiting.turn.done():  # cancelled meanwhile
                 continue
             try:
                 made = waiting.make()
                 if made is not None:
-                    while (wait_s := self._take(waiting.model)) > 0 and not waiting.turn.done():
-                        await self._sleep(wait_s)
+                    await self._wait(waiting)
             except asyncio.CancelledError:
                 waiting.turn.cancel()
                 raise
@@ -316,6 +320,18 @@ class Turns:
             else:
                 if not waiting.turn.done():
                     waiting.turn.set_result(made)
+
+    async def _wait(self, waiting: _Waiting) -> None:
+        """Wait until the request may be sent. While the server allows none for its model, others go first."""
+        while not waiting.turn.done():
+            async with self._first:
+                while (wait_s := self._take(waiting.model)) > 0:
+                    if waiting.turn.done() or self._known.model_wait_s(waiting.model, self._clock()) > 0:
+                        break
+                    await self._sleep(wait_s)
+            if wait_s <= 0:
+                return
+            await self._sleep(wait_s)
 
     def _take(self, model: str) -> float:
         """Take the turn, or return the seconds until there may be one."""
