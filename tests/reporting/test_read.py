@@ -26,6 +26,9 @@ from tests.reporting.reports import make_record, make_report, reports, sealed
 SCHEMA_1 = Path(__file__).with_name("data") / "schema_1.json"
 """Written by this plugin's version of commit 2ea00ca, the last with schema 1: two suites on two models."""
 
+KEPT = Path(__file__).with_name("data") / "kept_baseline.json"
+"""A baseline of ``--llm-update-baseline`` of schema 3, and beside it all that it said when it was written."""
+
 RECORDS = [
     make_record("capitals", "q1", category="west", question="Capital of France?", prompt="Q: …", output="Paris"),
     make_record("capitals", "q2", category="south", status="wrong", values={"accuracy": 0.0}),
@@ -364,3 +367,23 @@ def test_only_records_that_are_asked_for_are_parsed(path: Path, monkeypatch: pyt
     assert parsed == []
     assert report.records[2].id == "s1"
     assert parsed == ["s1"]
+
+
+def test_a_kept_baseline_means_what_it_meant_when_it_was_written() -> None:
+    """It leaves out fields that have their defaults, so that another default would change every file that was kept.
+
+    A field that is new is in neither file.
+    """
+    read = read_report(KEPT)
+    found = json.loads(json.dumps(asdict(replace(read, records=list(read.records)))))
+    expected = json.loads(KEPT.with_name("kept_baseline_as_read.json").read_text("ascii"))
+    assert _known(found, expected) == expected
+
+
+def _known(found: Any, expected: Any) -> Any:
+    """Return ``found`` without the fields that ``expected`` lacks."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return {name: _known(own, expected[name]) for name, own in found.items() if name in expected}
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        return [_known(*pair) for pair in zip(found, expected, strict=True)]
+    return found
