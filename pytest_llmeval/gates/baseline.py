@@ -277,7 +277,8 @@ def _test(
             pairs = usage_pairs(pairs, metric.name, (plans_of.baseline, plans_of.current), least)
         except Undecided as error:
             return replace(gate, outcome=undecided, reason=str(error))
-        gate = replace(gate, notes=(*plan.notes, *pairs.notes))
+        load = (_LOAD,) if metric.name == SECONDS else ()
+        gate = replace(gate, notes=(*plan.notes, *pairs.notes, *load))
     elif not plan.is_judged and (changed := _changed_definition(metric.name, plans_of.baseline, before, plan.after)):
         return replace(gate, reason=f"{metric.name} has another definition in the baseline: {changed}")
     try:
@@ -365,6 +366,10 @@ def _tested(
         outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
     return replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)
 
+
+_LOAD = (
+    "load changes the times of a whole run: p-values, intervals and rates do not know of it, only the margin allows it"
+)
 
 _MAX_PROBLEMS = 3
 
