@@ -34,7 +34,7 @@ ahead, and the probabilities of all options come out equal.
 class Guessing(ModelKind):
     """``--llm-model random``, with ``?seed=1``, and ``majority``."""
 
-    pays = False
+    budgeting = "free"
     has_secrets = False
     needs_location = False
     roles = ()  # it answers samples, not prompts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import unquote
 
 from pytest_llmeval.data.files import Source
@@ -73,8 +74,8 @@ class ModelKind:
     """True if a device of this machine runs it (``--llm-device``); workers of pytest-xdist share the devices."""
     is_remote: bool = False
     """True if a server runs it, which the processes of a session share; it is not asked if no test runs."""
-    pays: bool | None = None
-    """True if its models keep to a budget (``--llm-budget``), False if nothing is paid for them, None if neither."""
+    budgeting: Literal["kept", "free", "impossible"] = "impossible"
+    """``kept`` if its models keep to a budget (``--llm-budget``), ``free`` if nothing is paid for them."""
     shares_limits: bool = False
     """True if the processes of a session agree on how many of its requests are under way at once."""
     imports_from_project: bool = False

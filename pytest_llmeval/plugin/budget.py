@@ -65,7 +65,7 @@ def check_budget(settings: Settings, own: ModelSettings) -> None:
     if settings.ray is not None:
         raise OptionError(f"{option}: replicas on Ray share no budget; leave out --llm-ray")
     for spec in specs:
-        if spec.kind.pays is None:
+        if spec.kind.budgeting == "impossible":
             raise OptionError(
                 f"{option}: a model of the kind {spec.kind.name} does not say what it costs ({spec.name})"
             )
@@ -74,5 +74,5 @@ def check_budget(settings: Settings, own: ModelSettings) -> None:
                 f"--llm-budget: {spec.name} has no price; give price_in and price_out, for a million tokens, "
                 "behind its name or by --llm-model-arg"
             )
-    if not any(spec.kind.pays for spec in specs):
+    if all(spec.kind.budgeting == "free" for spec in specs):
         raise OptionError(f"{option}: nothing is paid for {', '.join(spec.name for spec in specs)}")

@@ -101,7 +101,7 @@ class WorkDistribution:
         node.workerinput[BATCHING_KEY] = astuple(self._batching())
         share_session(self._config, node.workerinput)
         kinds = [spec.kind for spec in self._config.stash[settings_key].all_specs]
-        if any(kind.is_remote or kind.shares_limits or kind.needs_device or kind.pays for kind in kinds):
+        if any(kind.is_remote or kind.shares_limits or kind.needs_device or kind.budgeting == "kept" for kind in kinds):
             node.workerinput[SHARED_KEY] = self._shared_folder
             if self._config.stash[settings_key].budget_option is not None:
                 from pytest_llmeval.plugin.budget import share_budget

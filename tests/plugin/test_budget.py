@@ -191,7 +191,7 @@ from pytest_llmeval.types import GenerateResponse
 
 class Paid(ModelKind):
     name = "paid"
-    pays = True
+    budgeting = "kept"
 
     def load(self, spec, settings):
         def answer(request):

@@ -51,7 +51,7 @@ class Checkpoint(ModelKind):
     """
 
     needs_device = True
-    pays = False
+    budgeting = "free"
     takes_replicas = True
     is_identified = True
     model_args = CHECKPOINT_ARGS.keys()

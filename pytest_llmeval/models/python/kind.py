@@ -46,7 +46,7 @@ class PythonCode(ModelKind):
     operation = PYTHON_OPERATION
     model_args = ("max_connections", "timeout", "price_in", "price_out")
     shares_limits = True
-    pays = True
+    budgeting = "kept"
     takes_replicas = True
     imports_from_project = True
     shows_methods = True

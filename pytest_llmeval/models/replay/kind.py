@@ -24,7 +24,7 @@ class Replay(ModelKind):
     usage = "replay:FILE"
     example = "replay:outputs.jsonl"
     has_secrets = False  # ?key= leads to the rows of a JSON file
-    pays = False
+    budgeting = "free"
     checks_suites = True
     roles = ()  # it answers samples, not prompts
 

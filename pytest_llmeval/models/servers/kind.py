@@ -56,7 +56,7 @@ class _Remote(ModelKind):
     """The part that the kinds of this module have in common. ``location`` is the URL, or the model's name."""
 
     model_args = SERVER_ARGS.keys()
-    pays = True
+    budgeting = "kept"
     is_remote = True
     is_identified = True
     checks_suites = True  # what a server can do is known when it was asked
