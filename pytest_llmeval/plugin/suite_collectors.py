@@ -30,7 +30,7 @@ from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path, is_fir
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
-from pytest_llmeval.plugin.settings import settings_key, was_given
+from pytest_llmeval.plugin.settings import ReportPrompts, settings_key, was_given
 from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
 from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
@@ -47,7 +47,7 @@ from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.text.names import escape_id
 from pytest_llmeval.text.redaction import describe, redact, redact_inside
 from pytest_llmeval.text.wording import quoted, relative_path
-from pytest_llmeval.types import AskedSample
+from pytest_llmeval.types import JSON, AskedSample
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.replay.model import DataResponses
@@ -166,6 +166,14 @@ class SuiteNode(PlainFailures):
             sources.append(source)
         return sources
 
+    def _asked_with(self, prompts: ReportPrompts) -> Mapping[str, JSON]:
+        """Return the settings that decide how questions are asked, without texts of prompts if reports have none."""
+        if prompts == "full":
+            return self.evaluation.asked_with
+        from pytest_llmeval.gates.prompt_changes import with_hashed_prompts
+
+        return with_hashed_prompts(self.evaluation.asked_with)
+
     def _reserve_name(self, suite: Suite) -> None:
         """Raise ``SuiteError`` if another suite of the session has the name."""
         paths = self.session.stash.setdefault(suite_paths_key, {})
@@ -211,7 +219,7 @@ class SuiteNode(PlainFailures):
             judged_by=() if scorer.roles else self.evaluation.judged_by,
             fingerprint_parts={**self.evaluation.fingerprint_parts(), **parts},
             splits_reasoning=bool(suite.spec.generate.tags),
-            asked_with=self.evaluation.asked_with,
+            asked_with=self._asked_with(settings.report_prompts),
             variant=variant,
         )
         given = {"--llm-gate": settings.gate, "llm_gate of the ini file": settings.project_gate}

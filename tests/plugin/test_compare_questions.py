@@ -235,6 +235,28 @@ def test_the_judge_must_be_the_same(project: pytest.Pytester, workers: list[str]
     assert (result.ret, told is None or told in text_of(result)) == (0 if told is None else 1, True)
 
 
+@pytest.mark.parametrize("how", ["none", "hash"])
+def test_reports_without_prompts_hold_none_of_their_settings(
+    project: pytest.Pytester, workers: list[str], how: str
+) -> None:
+    """Neither this session's nor the baseline's, also where the baseline has them."""
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    secret = {**SUITE, "prompt": {"template": "My own words: {{ question }}", "system": "You add."}}
+    reports = [f"--llm-report=now.{form}" for form in ("json", "md", "html")]
+    result = run(project, secret, *workers, *QUESTIONS[:2], *reports, f"--llm-report-prompts={how}")
+    assert "compared by questions: prompt.template, prompt.system changed" in text_of(result)
+    for form in ("json", "md", "html"):
+        written = (project.path / f"now.{form}").read_text(encoding="utf-8")
+        assert not any(text in written for text in ("My own", "You add", "Answer with"))
+    assert (project.path / "now.json").rename(project.path / "base.json")
+    result = run(project, secret, *workers, *QUESTIONS)
+    assert result.ret == 0
+    assert "compared by questions" not in text_of(result)
+    again = run(project, {**secret, "prompt": {"template": "My own words: {{ question }}"}}, *workers, *QUESTIONS)
+    assert "compared by questions: prompt.system changed" in text_of(again)
+    again.stdout.fnmatch_lines(['    -prompt.system: "sha256:*'])
+
+
 def test_nothing_in_common_is_refused(project: pytest.Pytester, workers: list[str]) -> None:
     assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
     others = [{**row, "question": f"{row['question']} ?"} for row in SUITE["samples"]]

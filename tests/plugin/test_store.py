@@ -134,10 +134,13 @@ TIMES = (
 )
 
 
+OF_STORE = ("store", "is_reused")
+
+
 def without_times(value: Any) -> Any:
     """A report without its times, and without what it says of the store."""
     if isinstance(value, dict):
-        return {key: without_times(part) for key, part in value.items() if key not in (*TIMES, "store", "digest")}
+        return {key: without_times(part) for key, part in value.items() if key not in (*TIMES, *OF_STORE, "digest")}
     return [without_times(part) for part in value] if isinstance(value, list) else value
 
 
