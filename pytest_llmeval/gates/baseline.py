@@ -314,7 +314,7 @@ def _test(
 
 
 def _is_kept(metric: GatedMetric, baseline: Report, before: SuiteReport, pairs: SamplePairs) -> bool:
-    """Tell whether a brief baseline has the metric, or the times of samples that were not timed by themselves."""
+    """Tell whether a kept baseline has the metric, or the times of samples that were not timed by themselves."""
     if not metric.is_usage:
         return metric.name in before.summary.metrics
     records = [record for record in pairs.first.values() if isinstance(record, Record)]

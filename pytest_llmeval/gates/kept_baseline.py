@@ -29,7 +29,7 @@ from pytest_llmeval.scoring.paired_metrics import needed_values
 from pytest_llmeval.text.wording import counted, quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, ServerUse
 
-__all__ = ["Replies", "Texts", "brief_report", "keeps_replies", "why_not_kept"]
+__all__ = ["Replies", "Texts", "keeps_replies", "kept_report", "why_not_kept"]
 
 Texts: TypeAlias = tuple[str | None, str | None]
 """The question and the reply of a sample."""
@@ -122,7 +122,7 @@ def keeps_replies(info: SuiteInfo) -> bool:
     return REPLIES in info.fingerprint_parts or any(key.partition(".")[0] == "score" for key in changed)
 
 
-def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) -> Report:
+def kept_report(report: Report, margins: Sequence[Margin], replies: Replies) -> Report:
     """Return what later comparisons need of a report, in an order that does not depend on how it was run.
 
     Of the metrics it has those that are compared: each suite's primary one, and those that ``margins`` name. Of texts
@@ -147,15 +147,15 @@ def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) ->
         seconds=report.seconds,
         exit_code=report.exit_code,
         environment={},
-        models=tuple(map(_brief_model, report.models)),
-        judges=tuple(map(_brief_model, report.judges)),
+        models=tuple(map(_kept_model, report.models)),
+        judges=tuple(map(_kept_model, report.judges)),
         options={"model": list(compared)} if compared else {},
         definitions={
             name: said for name, said in report.definitions.items() if any(name in names for names in metrics.values())
         },
-        suites=tuple(_brief_suite(suites[group], metrics[group]) for group in sorted(suites, key=place)),
+        suites=tuple(_kept_suite(suites[group], metrics[group]) for group in sorted(suites, key=place)),
         records=[
-            _brief_record(
+            _kept_record(
                 record,
                 group,
                 suites[group].info,
@@ -168,7 +168,7 @@ def brief_report(report: Report, margins: Sequence[Margin], replies: Replies) ->
     )
 
 
-def _brief_suite(suite: SuiteReport, names: Sequence[str]) -> SuiteReport:
+def _kept_suite(suite: SuiteReport, names: Sequence[str]) -> SuiteReport:
     info, summary = suite.info, suite.summary
     better = {name: way for name, way in info.better.items() if name in names}
     return SuiteReport(
@@ -191,7 +191,7 @@ _DETAILS = (IS_KNOWN, SOURCE, REPLAYED)
 """Details of a model by which a comparison knows whether it is the same."""
 
 
-def _brief_model(model: Mapping[str, JSON]) -> dict[str, JSON]:
+def _kept_model(model: Mapping[str, JSON]) -> dict[str, JSON]:
     found = {key: model[key] for key in ("role", "name", "fingerprint") if key in model}
     details = model.get("details")
     if isinstance(details, Mapping) and (told := {key: details[key] for key in _DETAILS if key in details}):
@@ -204,7 +204,7 @@ def _brief_model(model: Mapping[str, JSON]) -> dict[str, JSON]:
     return found
 
 
-def _brief_record(
+def _kept_record(
     record: Record, group: Group, suite: SuiteInfo, needed: Collection[str], usage: Iterable[str], texts: Texts
 ) -> Record:
     """Return what comparisons need of a record: the ``needed`` values, and those that metrics of ``usage`` read."""

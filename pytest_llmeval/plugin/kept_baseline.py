@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import OptionError, ReportError
-from pytest_llmeval.gates.kept_baseline import Texts, brief_report, keeps_replies, why_not_kept
+from pytest_llmeval.gates.kept_baseline import Texts, keeps_replies, kept_report, why_not_kept
 from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path
 from pytest_llmeval.reporting.storage.atomic_write import check_writable
 from pytest_llmeval.reporting.storage.report_file import write_report
@@ -61,15 +61,15 @@ class BaselineWriter:
         accepts = self._settings.update_baseline == "accept"
         problem = why_not_kept(report, earlier, absent=absent, accepts=accepts)
         if problem is None:
-            brief = brief_report(report, self._settings.max_drop, self._replies)
+            baseline = kept_report(report, self._settings.max_drop, self._replies)
             try:
                 # A test may have changed the current directory.
-                write_report(brief, self._config.invocation_params.dir / self._path)
+                write_report(baseline, self._config.invocation_params.dir / self._path)
             except ReportError as error:
                 problem = str(error)
         self.is_written = problem is None
         if problem is None:
-            num_suites, num_samples = len(brief.suite_names), len(brief.records)
+            num_suites, num_samples = len(baseline.suite_names), len(baseline.records)
             written = f"{counted(num_suites, 'suite')}, {counted(num_samples, 'sample')}"
             self.outcome_line = f"{self._path} written: {written}"
         else:

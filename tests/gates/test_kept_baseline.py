@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.gates.kept_baseline import brief_report, why_not_kept
+from pytest_llmeval.gates.kept_baseline import kept_report, why_not_kept
 from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import GateResult, Report, Selected
@@ -85,7 +85,7 @@ def test_it_is_compared_as_the_whole(
 
 
 def _written(whole: Report, rules: BaselineSettings, path: Path) -> Report:
-    write_report(brief_report(whole, rules.margins, {}), path)
+    write_report(kept_report(whole, rules.margins, {}), path)
     return verify_report(read_report(path), "the baseline")
 
 
@@ -103,12 +103,12 @@ def test_the_order_of_a_run_makes_no_difference(
     )
     texts = []
     for number, one in enumerate((before, shuffled)):
-        write_report(brief_report(one, (), {}), folder / f"{number}.json")
+        write_report(kept_report(one, (), {}), folder / f"{number}.json")
         texts.append((folder / f"{number}.json").read_bytes())
     assert texts[0] == texts[1]
 
 
-def test_a_brief_report_of_a_brief_one_is_the_same(tmp_path: Path) -> None:
+def test_a_kept_baseline_of_a_kept_one_is_the_same(tmp_path: Path) -> None:
     before = report(ran(answers(20, right=12)[0]), ran([{"brier": 0.25}, {"brier": 0.5}], "t"))
     once = _written(before, BaselineSettings(), tmp_path / "once.json")
     _written(once, BaselineSettings(), tmp_path / "twice.json")

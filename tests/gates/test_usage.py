@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.gates.kept_baseline import brief_report
+from pytest_llmeval.gates.kept_baseline import kept_report
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
 from pytest_llmeval.gates.thresholds import decide_thresholds
 from pytest_llmeval.gates.usage import usage_metric
@@ -276,28 +276,28 @@ def test_margins_are_written_as_they_are_read(text: str) -> None:
         ("num_tokens=10%", [{"num_tokens": 5, "num_prompt_tokens": 7}] * 40),
     ],
 )
-def test_a_brief_baseline_keeps_what_its_margins_name(text: str, samples: list[dict[str, Any]]) -> None:
+def test_a_kept_baseline_keeps_what_its_margins_name(text: str, samples: list[dict[str, Any]]) -> None:
     made = used(samples)
     for kept, outcome in (([Margin.parse(text)], "passed"), ([], "failed")):
-        brief = brief_report(report(made), kept, {})
-        _, second = compared(brief, report(made), margin(text))
+        baseline = kept_report(report(made), kept, {})
+        _, second = compared(baseline, report(made), margin(text))
         assert second.outcome == outcome
         name = text.partition("=")[0]
         assert outcome == "passed" or second.reason.startswith(f"the baseline has no {name}: ")
 
 
 @pytest.mark.parametrize("samples", [timed(*TIMES, asked_at=BEFORE), [{"seconds": one} for one in TIMES]])
-def test_a_brief_baseline_whose_samples_were_not_timed_says_so(samples: list[dict[str, Any]]) -> None:
+def test_a_kept_baseline_whose_samples_were_not_timed_says_so(samples: list[dict[str, Any]]) -> None:
     """Its replies came from a store, or from a shared batch: that its margin names seconds is of no help."""
-    brief = brief_report(report(used(samples)), [Margin.parse("seconds=10%")], {})
-    _, second = compared(brief, report(used(timed(*TIMES))), margin("seconds=10%"))
+    baseline = kept_report(report(used(samples)), [Margin.parse("seconds=10%")], {})
+    _, second = compared(baseline, report(used(timed(*TIMES))), margin("seconds=10%"))
     assert second.outcome == "skipped"
     assert second.reason.startswith("40 of 40 samples were not timed by themselves: replies from a store ")
 
 
-def test_a_brief_baseline_of_which_the_cost_is_not_known_does_not_say_that_it_was_not_named() -> None:
-    brief = brief_report(report(used([{}] * 8)), [Margin.parse("cost=10%")], {})
-    _, second = compared(brief, report(used([{"cost": 1.0}] * 8)), margin("cost=10%"))
+def test_a_kept_baseline_of_which_the_cost_is_not_known_does_not_say_that_it_was_not_named() -> None:
+    baseline = kept_report(report(used([{}] * 8)), [Margin.parse("cost=10%")], {})
+    _, second = compared(baseline, report(used([{"cost": 1.0}] * 8)), margin("cost=10%"))
     assert (second.outcome, second.reason) == (
         "failed",
         "the baseline has no cost: it is kept where it is known and --llm-max-drop names it",

@@ -398,7 +398,7 @@ def test_commands_read_it(
     assert main(["export", "other.json", "--to", "csv", "-o", "out.csv"]) == 0
     assert len((project.path / "out.csv").read_text().splitlines()) == NUM_SAMPLES + 1
     assert main(["merge", "other.json", "-o", "all.json"]) == 1
-    assert "other.json is a baseline of --llm-update-baseline" in capsys.readouterr().err
+    assert "other.json is a kept baseline (--llm-update-baseline)" in capsys.readouterr().err
     again = project.runpytest("--llm-model=replay:base.json", "sums.yaml")
     assert again.ret != 0
     assert "Traceback" not in again.stdout.str()

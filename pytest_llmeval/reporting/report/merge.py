@@ -299,8 +299,8 @@ def merge_reports(parts: Sequence[NamedReport], *, partial: bool = False) -> Rep
     problems of the merged report. Its exit code is not the 1 of a part: it counts problems and unscored samples, until
     gates are decided on the whole.
     """
-    if briefs := [name for name, report in parts if report.is_brief]:
-        raise ReportError(f"{briefs[0]} is a baseline of --llm-update-baseline: merge the shards' own reports")
+    if kept := [name for name, report in parts if report.is_brief]:
+        raise ReportError(f"{kept[0]} is a kept baseline (--llm-update-baseline): merge the shards' own reports")
     shards = _joined_shards(parts)
     _check_models(parts)
     _check_suites(parts)

@@ -418,8 +418,8 @@ class Report:
     names of metrics meant when the report was made, by name: ``kind``, ``higher_is_better``, ``version``; empty if that
     was not recorded. ``variants`` compares the variants of suites. ``judges`` are the models that scorers asked:
     ``role``, then the same keys as in ``models``, and ``use`` of those behind servers. ``store`` and ``budget`` are
-    None for a session without one. ``origin`` is None if it was not recorded. ``is_brief``: it is a baseline that
-    ``--llm-update-baseline`` wrote, with what comparisons need and no more.
+    None for a session without one. ``origin`` is None if it was not recorded. ``is_brief``: it is a kept baseline
+    (``--llm-update-baseline``), with what comparisons need and no more.
 
     ``altered`` is not a part of the file: its reader says there how it is known that the file is not as it was written.
     """
@@ -492,7 +492,7 @@ _SELECT = ("limit", "shard")
 def use_of_model(model: Mapping[str, Any]) -> ServerUse | None:
     """Return what was sent to one of ``Report.models`` or ``judges``, or None if it has no server or is damaged.
 
-    Earlier versions have fewer keys and later ones may have more; a brief report has only the authors of replies.
+    Earlier versions have fewer keys and later ones may have more; a kept baseline has only the authors of replies.
     """
     use = model.get("use")
     if not isinstance(use, Mapping):

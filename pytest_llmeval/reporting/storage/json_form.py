@@ -257,7 +257,7 @@ def head_to_json(report: Report) -> dict[str, JSON]:
 
 
 def head_of(report: Report) -> dict[str, object]:
-    """Return all of the report but its records, by key: of a brief one only what has something to say."""
+    """Return all of the report but its records, by key: of a kept baseline only what has something to say."""
     if report.is_brief:
         return {"schema": report.schema, **without_defaults(replace(report, records=()))}
     return {name: getattr(report, name) for name in _HEAD}

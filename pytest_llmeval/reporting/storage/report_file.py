@@ -79,14 +79,14 @@ def _pieces(report: Report) -> Iterator[bytes]:
             yield f"{text},".encode("ascii")
     yield b'\n "records": ['
     digest.begin_list("records")
-    for place, line in enumerate((_brief_texts if report.is_brief else record_texts)(report.records)):
+    for place, line in enumerate((_kept_texts if report.is_brief else record_texts)(report.records)):
         digest.add_item(line)
         yield (b",\n  " if place else b"\n  ") + line
     digest.end_list()
     yield f'\n ],\n "digest": "{digest.hexdigest()}"\n}}\n'.encode("ascii")
 
 
-def _brief_texts(records: Sequence[Record]) -> Iterator[bytes]:
+def _kept_texts(records: Sequence[Record]) -> Iterator[bytes]:
     return (_compact(finite(without_defaults(record))) for record in records)
 
 
