@@ -113,7 +113,9 @@ def compare_reports(
             own_plans = SuitePlans(side.report, current, settings.margins, settings.compare)
             found += [_with_side(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)
-    results += plans_of.suites_that_did_not_run(selection, undecided)
+    reports = [baseline] if earlier is None else [report for _, report in earlier.reports]
+    known = {name for report in reports for name in report.suite_names}
+    results += plans_of.suites_that_did_not_run(selection, undecided, known)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
         reasons = dict.fromkeys(result.reason for result in results)
@@ -439,11 +441,14 @@ class SuitePlans:
         base = after.info.base if self.compare == "questions" else None
         return suite_of_baseline(self.baseline, after.info.name, model, base=base)
 
-    def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
+    def suites_that_did_not_run(
+        self, selection: Selection, undecided: GateOutcome, known: Collection[str]
+    ) -> Iterator[GateResult]:
         """Yield a result for each suite of the baseline that is not in the session.
 
         If both have several models, there is a result for each suite and model. A suite that the baseline has on a
-        single model is compared with all models, and is missing only if it did not run at all.
+        single model is compared with all models, and is missing only if it did not run at all. A variant stands for its
+        suite if no earlier report has it: its name is not among those that are ``known``.
         """
         by_model = bool(self.models_before and self.models_now)
         names = [suite.info.name for suite in self.baseline.suites]
@@ -459,7 +464,7 @@ class SuitePlans:
         seen = {group(suite, self.models_now) for suite in self.current.suites}
         for suite in self.current.suites:
             found = self._suite_before(suite)
-            if isinstance(found, SuiteReport):  # of a variant that the baseline does not have, the suite without it
+            if isinstance(found, SuiteReport) and suite.info.name not in known:
                 seen.add((found.info.name, group(suite, self.models_now)[1]))
                 of_session.add(found.info.name)
         for before in self.baseline.suites:

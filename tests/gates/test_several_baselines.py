@@ -19,7 +19,7 @@ from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selectio
 from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.reporting.report.served_models import REPLIES, replies_identity
 from pytest_llmeval.reporting.storage.report_file import write_report
-from tests.gates.reports_for_tests import Ran, answers, ran, report
+from tests.gates.reports_for_tests import DEFAULT, Ran, answers, ran, report
 from tests.properties import examples
 
 
@@ -27,9 +27,11 @@ def at(day: int, *suites: Ran) -> tuple[str, Report]:
     return f"{day}.json", replace(report(*suites), created=f"2026-01-{day:02}T00:00:00+00:00")
 
 
-def compared(earlier: Sequence[tuple[str, Report]], now: Report, last: int = 5) -> list[GateResult]:
+def compared(
+    earlier: Sequence[tuple[str, Report]], now: Report, last: int = 5, rules: BaselineSettings = DEFAULT
+) -> list[GateResult]:
     found = EarlierReports.of(earlier, last)
-    options = GateOptions(comparison=BaselineSettings())
+    options = GateOptions(comparison=rules)
     return list(compare_reports(found.newest, now, options, Selection(), earlier=found))
 
 
@@ -179,6 +181,17 @@ def test_a_variant_is_compared_with_reports_of_its_name_or_else_of_its_suite() -
         ("latest report", ("s@new",)),
         ("oldest report", ("s@old",)),
     ]
+
+
+def test_a_suite_is_not_replaced_by_a_variant_that_an_older_report_has() -> None:
+    """The variant is compared with itself in that report, and nothing with the suite in the newest one."""
+    good = [True] * 30
+    earlier = [at(1, ran(good, "s@old", variant="old"), ran(good)), at(2, ran(good))]
+    rules = BaselineSettings(compare="questions")
+    for variant, missed in (("old", [("s", "failed", "in the baseline, and did not run")]), ("new", [])):
+        results = compared(earlier, report(ran(good, f"s@{variant}", variant=variant)), rules=rules)
+        assert {one.outcome for one in results if one.suite == f"s@{variant}"} == {"passed"}
+        assert [(one.suite, one.outcome, one.reason) for one in results if one.suite == "s"] == missed
 
 
 def test_a_suite_that_no_report_has_is_not_compared() -> None:
