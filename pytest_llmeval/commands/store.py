@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_llmeval.commands.output import counted, say, write_out
 from pytest_llmeval.errors import LLMEvalError
 from pytest_llmeval.text.escaping import printable
-from pytest_llmeval.text.wording import Amount, parse_age, parse_size, size_text
+from pytest_llmeval.text.wording import WrittenAmount, parse_age, parse_size, size_text
 
 if TYPE_CHECKING:
     from pytest_llmeval.inference.store import StoreEntry, Survey
@@ -59,8 +59,8 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="clear all replies")
 
 
-def _typed(parse: Callable[[str], Amount]) -> Callable[[str], Amount]:
-    def typed(text: str) -> Amount:
+def _typed(parse: Callable[[str], WrittenAmount]) -> Callable[[str], WrittenAmount]:
+    def typed(text: str) -> WrittenAmount:
         try:
             return parse(text)
         except ValueError as error:

@@ -48,7 +48,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What was paid, and what each process holds for its requests under way.
+    """The amount that was paid, and what each process holds for its requests under way.
 
     ``largest`` is the most that a reply has taken so far of those that nothing bounds.
     ``ended`` says why nothing more is asked, if so.

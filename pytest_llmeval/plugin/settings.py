@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.suites.format.gates_spec import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
     from pytest_llmeval.suites.format.variants import GivenVariant
-    from pytest_llmeval.text.wording import Amount
+    from pytest_llmeval.text.wording import WrittenAmount
 
 __all__ = [
     "OPTIONS",
@@ -94,7 +94,7 @@ class Settings:
     report_origin: Literal["all", "none"] = "all"
     store: Path | None = None
     store_refresh: bool = False
-    store_max_age: Amount | None = None
+    store_max_age: WrittenAmount | None = None
     budget: float | None = None
     budget_tokens: int | None = None
     gate: tuple[GivenGate, ...] = ()

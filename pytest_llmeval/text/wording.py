@@ -13,8 +13,8 @@ from typing import TypeAlias
 from pytest_llmeval.text.redaction import redact
 
 __all__ = [
-    "Amount",
     "Keys",
+    "WrittenAmount",
     "counted",
     "describe",
     "dotted",
@@ -111,7 +111,7 @@ _BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class WrittenAmount:
     """A number of seconds or bytes, and the text that the user wrote."""
 
     value: int
@@ -121,20 +121,20 @@ class Amount:
         return self.text
 
 
-def parse_age(text: str) -> Amount:
+def parse_age(text: str) -> WrittenAmount:
     """Read ``90s``, ``30m``, ``12h``, ``7d`` or ``2w`` in seconds. Raise ``ValueError`` with what is expected."""
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip())
     if found is None or not int(found[1]):
         raise ValueError("expected a number with a unit of time, such as 12h or 7d (s, m, h, d, w)")
-    return Amount(int(found[1]) * _SECONDS[found[2]], text.strip())
+    return WrittenAmount(int(found[1]) * _SECONDS[found[2]], text.strip())
 
 
-def parse_size(text: str) -> Amount:
+def parse_size(text: str) -> WrittenAmount:
     """Read ``500MB`` or ``2GB`` in bytes. Raise ``ValueError`` with what is expected."""
     found = re.fullmatch(r"([0-9]{1,6}) ?([KMGT]B)", text.strip().upper())
     if found is None:
         raise ValueError("expected a number with a unit, such as 500MB (KB, MB, GB, TB)")
-    return Amount(int(found[1]) * _BYTES[found[2]], text.strip())
+    return WrittenAmount(int(found[1]) * _BYTES[found[2]], text.strip())
 
 
 def size_text(num_bytes: int) -> str:

@@ -16,7 +16,7 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, SeparateEncoder
 from pytest_llmeval.models.huggingface.batches import plan_decoder_rows
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
-from pytest_llmeval.models.huggingface.prefix_tree import Budget
+from pytest_llmeval.models.huggingface.prefix_tree import StepBudget
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.types import (
     GenerateRequest,
@@ -196,7 +196,7 @@ def test_small_batches_give_the_same(
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(model, "on_progress", lambda done, total: told.append((done, total)))
     monkeypatch.setattr(model.engine, "_plain_tokens", num_tokens)
-    monkeypatch.setattr(model.engine, "_budget", Budget(max_tokens=1, max_scored=num_scored, max_rows=None))
+    monkeypatch.setattr(model.engine, "_budget", StepBudget(max_tokens=1, max_scored=num_scored, max_rows=None))
     assert [scored(r).loglikelihood for r in model.loglikelihood(REQUESTS)] == pytest.approx(
         together, abs=2e-5, rel=1e-6
     )

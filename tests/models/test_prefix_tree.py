@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.batches import BatchRow, plan_rows
-from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
+from pytest_llmeval.models.huggingface.prefix_tree import Step, StepBudget, common_length, plan_steps
 from tests.properties import examples
 
 TOKENS = st.integers(0, 2)
@@ -29,10 +29,10 @@ def many_rows(draw: st.DrawFn) -> list[BatchRow]:
     return plan_rows(enumerate(pairs))
 
 
-def budgets() -> st.SearchStrategy[Budget]:
+def budgets() -> st.SearchStrategy[StepBudget]:
     """From one token at a time to everything at once."""
     return st.builds(
-        Budget,
+        StepBudget,
         max_tokens=st.integers(1, 40),
         max_scored=st.integers(1, 20),
         max_rows=st.none() | st.integers(1, 5),
@@ -68,14 +68,14 @@ def given_by(steps: list[Step]) -> Counter[tuple[int, tuple[int, ...], int]]:
 
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
-def test_every_logprob_once_after_its_own_text(rows: list[BatchRow], budget: Budget) -> None:
+def test_every_logprob_once_after_its_own_text(rows: list[BatchRow], budget: StepBudget) -> None:
     steps = plan_steps(rows, budget)
     assert given_by(steps) == wanted(rows)
 
 
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets())
-def test_every_distinct_position_once(rows: list[BatchRow], budget: Budget) -> None:
+def test_every_distinct_position_once(rows: list[BatchRow], budget: StepBudget) -> None:
     computed = Counter(seen_by(step, i) for step in plan_steps(rows, budget) for i in range(len(step.tokens)))
     distinct = {row.tokens[:length] for row in rows for length in range(1, len(row.tokens) + 1)}
     assert computed == Counter(distinct)
@@ -83,14 +83,14 @@ def test_every_distinct_position_once(rows: list[BatchRow], budget: Budget) -> N
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_positions_are_places_in_the_text(rows: list[BatchRow], budget: Budget) -> None:
+def test_positions_are_places_in_the_text(rows: list[BatchRow], budget: StepBudget) -> None:
     for step in plan_steps(rows, budget):
         assert [len(seen_by(step, i)) - 1 for i in range(len(step.tokens))] == step.positions
 
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_blocks_see_nothing_of_each_other(rows: list[BatchRow], budget: Budget) -> None:
+def test_blocks_see_nothing_of_each_other(rows: list[BatchRow], budget: StepBudget) -> None:
     for step in plan_steps(rows, budget):
         assert [start for start, _ in step.blocks] == [0, *(end for _, end in step.blocks[:-1])]
         assert step.blocks[-1][1] == len(step.tokens)
@@ -102,7 +102,7 @@ def test_blocks_see_nothing_of_each_other(rows: list[BatchRow], budget: Budget) 
 
 @settings(max_examples=examples(100))
 @given(rows=many_rows(), budget=budgets())
-def test_no_step_is_larger_than_the_budget(rows: list[BatchRow], budget: Budget) -> None:
+def test_no_step_is_larger_than_the_budget(rows: list[BatchRow], budget: StepBudget) -> None:
     for step in plan_steps(rows, budget):
         assert step.tokens
         assert len(step.tokens) <= budget.room(len(step.path))
@@ -115,7 +115,7 @@ def test_no_step_is_larger_than_the_budget(rows: list[BatchRow], budget: Budget)
 @settings(max_examples=examples(150))
 @given(rows=many_rows(), budget=budgets(), cached=st.lists(st.lists(TOKENS, max_size=14).map(tuple), max_size=3))
 def test_paths_are_at_hand_when_they_are_needed(
-    rows: list[BatchRow], budget: Budget, cached: list[tuple[int, ...]]
+    rows: list[BatchRow], budget: StepBudget, cached: list[tuple[int, ...]]
 ) -> None:
     """Every step builds on what is cached, or on the chain that the steps before it left."""
     steps = plan_steps(rows, budget, cached)
@@ -131,7 +131,7 @@ def test_paths_are_at_hand_when_they_are_needed(
 def test_cached_tokens_are_not_computed_again() -> None:
     header = tuple(range(100))
     rows = plan_rows(enumerate([EncodedPair((*header, 200), (1,)), EncodedPair((*header, 201), (2, 3))]))
-    budget = Budget(max_tokens=1000, max_scored=1000)
+    budget = StepBudget(max_tokens=1000, max_scored=1000)
     assert sum(len(step.tokens) for step in plan_steps(rows, budget)) == 103
     assert sum(len(step.tokens) for step in plan_steps(rows, budget, [header])) == 3
     assert sum(len(step.tokens) for step in plan_steps(rows, budget, [(*header, 200, 5, 6)])) == 3
@@ -140,14 +140,14 @@ def test_cached_tokens_are_not_computed_again() -> None:
 def test_a_row_that_is_cached_to_its_end_is_still_scored() -> None:
     """Keys and values are kept, logits are not."""
     rows = plan_rows(enumerate([EncodedPair((1, 2, 3), (4,))]))
-    (step,) = plan_steps(rows, Budget(max_tokens=10, max_scored=10), [(1, 2, 3, 4, 5)])
+    (step,) = plan_steps(rows, StepBudget(max_tokens=10, max_scored=10), [(1, 2, 3, 4, 5)])
     assert (step.path, step.tokens, step.wanted_tokens) == ((1, 2), [3], [4])
 
 
 def test_a_header_whose_questions_do_not_fit_is_computed_first() -> None:
     header = tuple(range(50))
     pairs = [EncodedPair((*header, 100 + i, 7), (1, 2)) for i in range(30)]
-    steps = plan_steps(plan_rows(enumerate(pairs)), Budget(max_tokens=30, max_scored=100))
+    steps = plan_steps(plan_rows(enumerate(pairs)), StepBudget(max_tokens=30, max_scored=100))
     assert [step.stays for step in steps[:2]] == [True, True]
     assert [len(step.tokens) for step in steps[:2]] == [30, 20]
     assert all(step.path == header for step in steps[2:])
@@ -156,7 +156,7 @@ def test_a_header_whose_questions_do_not_fit_is_computed_first() -> None:
 
 def test_a_thousand_nested_rows_need_no_recursion() -> None:
     rows = plan_rows(enumerate(EncodedPair(tuple([1] * n), (2,)) for n in range(1, 3000)))
-    steps = plan_steps(rows, Budget(max_tokens=64, max_scored=64))
+    steps = plan_steps(rows, StepBudget(max_tokens=64, max_scored=64))
     assert sum(len(step.tokens) for step in steps) == 2999
 
 
@@ -167,14 +167,14 @@ def test_common_length(a: list[int], b: list[int]) -> None:
 
 
 def test_half_a_budget() -> None:
-    budget = Budget(max_tokens=5, max_scored=1)
+    budget = StepBudget(max_tokens=5, max_scored=1)
     half = budget.halved()
-    assert half == Budget(max_tokens=2, max_scored=1)
-    assert Budget(max_tokens=1, max_scored=1).halved() is None
+    assert half == StepBudget(max_tokens=2, max_scored=1)
+    assert StepBudget(max_tokens=1, max_scored=1).halved() is None
 
 
 @pytest.mark.parametrize("num_cached", [0, 100, 5000])
 def test_room_keeps_the_mask_small(num_cached: int) -> None:
-    budget = Budget(max_tokens=512, max_scored=512, max_mask=100_000)
+    budget = StepBudget(max_tokens=512, max_scored=512, max_mask=100_000)
     assert 1 <= budget.room(num_cached) <= 512
     assert budget.room(num_cached) * (num_cached + budget.room(num_cached)) <= 100_000

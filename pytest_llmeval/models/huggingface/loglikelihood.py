@@ -29,7 +29,7 @@ from pytest_llmeval.models.huggingface.device import (
 from pytest_llmeval.models.huggingface.forward import Logprobs, Outcome, Runner, score_rows, summed
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
-from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step
+from pytest_llmeval.models.huggingface.prefix_tree import Step, StepBudget
 
 __all__ = ["Engine"]
 
@@ -99,7 +99,7 @@ class Engine:
         in_memory = tokens_in_memory(model)
         max_scored = max(1, (_MAX_LOGITS_ON_CPU if on_cpu else _MAX_LOGITS) // vocabulary)
         self._plain_tokens = _PLAIN_TOKENS_ON_CPU if on_cpu else in_memory
-        self._budget = Budget(
+        self._budget = StepBudget(
             max_tokens=_TREE_TOKENS_ON_CPU if on_cpu else in_memory,
             max_scored=max_scored,
             max_rows=runner.batch_size,
@@ -203,7 +203,7 @@ class Engine:
         return None
 
     def _after_out_of_memory(
-        self, step: Step, remaining: list[BatchRow], outcomes: dict[int, Outcome | RequestError], budget: Budget
+        self, step: Step, remaining: list[BatchRow], outcomes: dict[int, Outcome | RequestError], budget: StepBudget
     ) -> list[BatchRow]:
         """Score what remains in smaller steps; what does not fit into the smallest fails, and ``budget`` is tried
         again.

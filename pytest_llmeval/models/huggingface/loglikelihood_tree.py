@@ -25,7 +25,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from pytest_llmeval.models.huggingface.batches import BatchRow
 from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, logprobs_of
-from pytest_llmeval.models.huggingface.prefix_tree import Budget, Step, common_length, plan_steps
+from pytest_llmeval.models.huggingface.prefix_tree import Step, StepBudget, common_length, plan_steps
 
 __all__ = [
     "PathCache",
@@ -198,7 +198,7 @@ class TreeScorer:
         self._paths = PathCache(kept_bytes)
         self._in_blocks = runner.takes_attention
 
-    def steps(self, rows: Sequence[BatchRow], budget: Budget) -> list[Step]:
+    def steps(self, rows: Sequence[BatchRow], budget: StepBudget) -> list[Step]:
         """Return what is to be run for these rows, given what is at hand."""
         return plan_steps(rows, budget, self._paths.paths)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from pytest_llmeval.models.huggingface.batches import BatchRow
 
-__all__ = ["Budget", "HeaderGroup", "Step", "common_length", "plan_headers", "plan_steps"]
+__all__ = ["HeaderGroup", "Step", "StepBudget", "common_length", "plan_headers", "plan_steps"]
 
 
 _HEADER_TOKENS = 32
@@ -29,7 +29,7 @@ _HEADER_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class StepBudget:
     """The most that one forward pass may hold.
 
     ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
@@ -50,7 +50,7 @@ class Budget:
         within_mask = (math.isqrt(num_cached * num_cached + 4 * self.max_mask) - num_cached) // 2
         return max(1, min(self.max_tokens, within_mask))
 
-    def halved(self) -> Budget | None:
+    def halved(self) -> StepBudget | None:
         """Return half of the budget; None if no smaller step can be made."""
         if self.max_tokens == 1 and self.max_scored == 1:
             return None
@@ -138,7 +138,7 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     return low
 
 
-def plan_steps(rows: Sequence[BatchRow], budget: Budget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
+def plan_steps(rows: Sequence[BatchRow], budget: StepBudget, cached: Sequence[tuple[int, ...]] = ()) -> list[Step]:
     """Return the steps that compute every target of ``rows`` (each with other tokens), one path after the other.
 
     ``cached`` are paths whose keys and values are at hand: rows that begin like one of them start there. Every step's
@@ -231,7 +231,7 @@ def _count(nodes: Sequence[_Node]) -> None:
             node.parent.size += node.size
 
 
-def _steps_of(root: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:
+def _steps_of(root: _Node, path: tuple[int, ...], budget: StepBudget) -> Iterator[Step]:
     stack: list[tuple[_Node, tuple[int, ...]]] = [(root, path)]
     while stack:
         node, path = stack.pop()
@@ -262,7 +262,7 @@ def _is_header(node: _Node) -> bool:
     return not is_scored and node.end - node.start >= _HEADER_TOKENS and node.size.rows >= _HEADER_ROWS
 
 
-def _chain(node: _Node, path: tuple[int, ...], budget: Budget) -> Iterator[Step]:
+def _chain(node: _Node, path: tuple[int, ...], budget: StepBudget) -> Iterator[Step]:
     """Return the node's own tokens, in pieces that fit; each stays in the cache."""
     position = node.start
     while position < node.end:
