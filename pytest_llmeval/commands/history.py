@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_llmeval.commands.output import check_no_input, say, write_file
+from pytest_llmeval.commands.output import check_no_input, write_file
 from pytest_llmeval.data.garbage import without_collection
 from pytest_llmeval.errors import LLMEvalError
 
@@ -25,8 +25,8 @@ def add_parsers(commands: Any) -> None:
         description="Show several reports in the order of time: a line for each run, and a chart for each suite and "
         "metric. Neighbours are compared sample by sample where the questions are the same; steps that are "
         "significant, Holm over all, are marked with their commits.",
-        epilog="Exit codes: 0, whatever the steps are; 1 if the reports have no suite in common or cannot be read; 2 "
-        "for a usage error.",
+        epilog="Exit codes: 0, whatever the steps are; 1 if the reports have no suite in common, or if one of them was "
+        "edited or cannot be read; 2 for a usage error.",
     )
     parser.add_argument(
         "reports", nargs="+", metavar="report", help="reports (.json), in any order; a pattern such as 'runs/*.json'"
@@ -78,13 +78,13 @@ def _paths(given: Sequence[str]) -> list[Path]:
 
 
 def _read(path: Path) -> Report:
-    """Read a report; warn if what it says does not agree with its records: it is shown all the same."""
+    """Read a report. Raise ``LLMEvalError`` if it was edited: its numbers are not those that were measured."""
     from pytest_llmeval.reporting.report.verify import report_problem
     from pytest_llmeval.reporting.storage.report_file import read_report
 
     report = read_report(path)
     if problem := report_problem(report, f"the report {path}"):
-        say("history", problem)
+        raise LLMEvalError(problem)
     return report
 
 

@@ -117,6 +117,18 @@ def test_a_slow_creep_fails_against_the_oldest_report(creeping: pytest.Pytester,
     assert "accuracy vs latest report: accuracy 0.675 -> 0.650" in " ".join(result.stdout.str().split())
 
 
+def test_an_edited_report_is_refused(llm_pytester: pytest.Pytester) -> None:
+    (llm_pytester.path / "agents.py").write_text(f"LIMIT = 99\n{MODEL}")
+    (llm_pytester.path / "sums.yaml").write_text(yaml.safe_dump(SUITE, sort_keys=False), encoding="utf-8")
+    for name in ("1", "2"):
+        session(llm_pytester, f"--llm-report=runs/{name}.json")
+    path = llm_pytester.path / "runs" / "2.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"value": 1.0', '"value": 0.5', 1), encoding="utf-8")
+    result = llm_pytester.run("llmeval", "history", "runs/1.json", "runs/2.json")
+    assert (result.ret, result.stdout.str().strip()) == (1, "")
+    result.stderr.fnmatch_lines(["*the report runs/2.json: it was changed after it was written*"])
+
+
 REFUSED = {
     "--llm-baseline=no/*.json": "--llm-baseline: no file fits no/*.json",
     "--llm-baseline-last=3": "--llm-baseline-last applies to a comparison only: give --llm-baseline REPORT.json",
