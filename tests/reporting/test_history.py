@@ -321,8 +321,8 @@ def test_calls_that_cannot_be_done(
     assert error.count("\n") == 1
 
 
-def test_a_report_that_was_changed_is_shown_with_a_warning(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_was_changed_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = files / "runs" / "1.json"
     path.write_text(path.read_text().replace('"s7"', '"t7"'))
-    assert main(["history", "runs/1.json", "runs/2.json"]) == 0
+    assert main(["history", "runs/1.json", "runs/2.json"]) == 1
     assert "llmeval history: the report runs/1.json" in capsys.readouterr().err
