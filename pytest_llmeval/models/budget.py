@@ -9,7 +9,6 @@ budget has ended, and nothing is asked any more.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import threading
@@ -19,14 +18,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.models.shared import SharedValue
 from pytest_llmeval.types import JSON
 
 __all__ = ["Amount", "Budget", "BudgetError", "most_new_tokens"]
 
 _POLL_S = 0.02
 """Seconds between looks whether what other requests hold has become free."""
-_LOCK_POLL_S = 0.001
-"""Seconds between looks at a lock that another process holds, which it does for less than that."""
 _ROUNDING = 1e-9
 _LIMIT = re.compile(r"max\w*_tokens|n_predict|num_predict")
 
@@ -82,6 +80,7 @@ class Budget:
         self.most_cost, self.most_tokens = most_cost, most_tokens
         self._folder = folder
         self._state = _State()
+        self._shared = None if folder is None else _shared_in(folder)
         self._lock = threading.Lock()
         self._alive: tuple[int, object] | None = None
 
@@ -98,8 +97,8 @@ class Budget:
     def share(self, folder: Path) -> None:
         """Keep the budget in a folder from now on, for processes that share it."""
         if self._folder is None:
-            self._folder = folder
-            self._change(lambda _: self._state)
+            self._folder, self._shared = folder, _shared_in(folder)
+            self._change(lambda state: state)
 
     async def hold(self, most: Amount) -> Amount:
         """Wait until this fits beside all that is held, then hold it, and return it. Raises what ``try_hold`` does."""
@@ -177,21 +176,11 @@ class Budget:
     def _change(self, changed: Callable[[_State], _State]) -> _State:
         """Put ``changed`` of the state in its place, for all processes, and return it."""
         with self._lock:
-            if self._folder is None:
+            if self._shared is None or self._folder is None:
                 self._state = changed(self._state)
                 return self._state
-            from filelock import FileLock
-
-            path = self._folder / "budget.json"
-            with FileLock(path.with_suffix(".lock"), thread_local=False).acquire(poll_interval=_LOCK_POLL_S):
-                self._show_alive(self._folder)
-                before = _State.from_json(json.loads(path.read_text())) if path.exists() else None
-                after = changed(before or _State())
-                if after != before:
-                    written = path.with_suffix(f".{os.getpid()}")
-                    written.write_text(json.dumps(asdict(after)))
-                    os.replace(written, path)
-            return after
+            self._show_alive(self._folder)
+            return self._shared.change(self._state, changed)
 
     def _show_alive(self, folder: Path) -> None:
         """Hold a lock for as long as this process lives, which tells others whether it does."""
@@ -225,6 +214,10 @@ def _released(state: _State, held: Amount) -> _State:
     own = [*state.held[os.getpid()]]
     own.remove(held)
     return replace(state, held={**state.held, os.getpid(): tuple(own)})
+
+
+def _shared_in(folder: Path) -> SharedValue[_State]:
+    return SharedValue(folder / "budget.json", _State.from_json, asdict)
 
 
 def _alive_path(folder: Path, process: int) -> Path:

@@ -168,6 +168,23 @@ def test_what_a_living_process_holds_is_its_own(tmp_path: Path) -> None:
     worker.join()
 
 
+def test_what_cannot_be_read_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session may have too many open files."""
+    budget = Budget(None, 100, tmp_path)
+    budget.settle(held(budget, Amount(tokens=60)), Amount(tokens=60))
+
+    def read_bytes(path: Path) -> bytes:
+        raise OSError(24, "Too many open files", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", read_bytes)
+        with pytest.raises(OSError, match="Too many open files"):
+            budget.try_hold(Amount(tokens=60))
+    assert budget.paid.tokens == 60
+    with pytest.raises(BudgetError):
+        budget.try_hold(Amount(tokens=60))
+
+
 @pytest.mark.parametrize(
     ("body", "most"),
     [

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.shared import SharedValue
+from pytest_llmeval.models.shared import SharedValue
 
 __all__ = [
     "AdaptiveLimit",

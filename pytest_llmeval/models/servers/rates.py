@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from pytest_llmeval.models.endpoints import Endpoint
-from pytest_llmeval.models.servers.shared import SharedValue
+from pytest_llmeval.models.shared import SharedValue
 
 __all__ = [
     "BETWEEN_LINES_S",

@@ -31,16 +31,25 @@ class SharedValue(Generic[_T]):
     def read(self, known: _T) -> _T:
         """Return the present value; ``known`` if it cannot be read."""
         try:
+            return self._present(known)
+        except OSError:
+            return known
+
+    def _present(self, known: _T) -> _T:
+        try:
             return self._decode(json.loads(self._path.read_bytes()))
-        except (OSError, ValueError, TypeError):
+        except (FileNotFoundError, ValueError, TypeError):
             return known
 
     def change(self, known: _T, changed: Callable[[_T], _T]) -> _T:
-        """Put ``changed`` of the present value in its place, and return it."""
+        """Put ``changed`` of the present value in its place, and return it; ``known`` stands for one that is not there.
+
+        Raises ``OSError`` if it is there and cannot be read, as other processes have changed it since it was known.
+        """
         from filelock import FileLock
 
         with FileLock(self._path.with_suffix(".lock"), thread_local=False).acquire(poll_interval=_POLL_S):
-            before = self.read(known)
+            before = self._present(known)
             after = changed(before)
             if after != before or not self._path.exists():
                 written = self._path.with_suffix(f".{os.getpid()}")
