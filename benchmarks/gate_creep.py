@@ -7,6 +7,10 @@ and answers these anew in each run, half of them right. ``hard``: it is unsure o
 tenth of these right, so that the differences from a mean are skewed. ``kept``: what flipped stays so until it flips
 back, as after changes of a model that always answers the same.
 
+The others are as ``hard``. ``gaps``: each run lacks a tenth of the samples; those that the latest run lacks, or this
+one, are left out. ``pairs``: two samples share a passage, and are answered alike. ``epochs``: each answer is the mean
+of two. ``graded``: a right answer of which the model is unsure has a score, and few of these are high.
+
 Each session is tested as ``--llm-baseline 'runs/*.json'`` tests it, by the gate's own functions: against each sample's
 mean over the last five runs, and against the oldest run, one family under Holm (``tests/benchmarks`` compares this with
 whole reports). ``latest`` is the share of sessions in which a comparison with the latest run alone finds something.
@@ -36,21 +40,44 @@ DISCORDANCE = 0.1
 DROP = 0.01
 NUM_RUNS = 11
 """The first run, and ten more."""
-_CHANCES = {"even": 0.5, "hard": 0.1}
-"""How often a sample of which the model is unsure is right."""
-MODELS = (*_CHANCES, "kept")
+_CHANCE = 0.1
+"""How often a sample of which the model is unsure is right, but for ``even``, which is right every other time."""
+MODELS = ("even", "hard", "gaps", "pairs", "epochs", "graded", "kept")
+_GAPS = 0.1
 _SEED = 20_260_103
 
 Answers = NDArray[np.float64]
 
 
 def history(model: str, random: np.random.Generator, drop: float, n: int = N) -> Iterator[Answers]:
-    """Yield the ``n`` answers of the runs of a model, one of ``MODELS``, that is worse by ``drop`` in each run."""
-    return kept(random, drop, n) if model == "kept" else drawn(random, drop, n, _CHANCES[model])
+    """Yield the ``n`` answers of the runs of a model, one of ``MODELS``, that is worse by ``drop`` in each run.
+
+    NaN stands for a sample that a run lacks.
+    """
+    if model == "kept":
+        yield from kept(random, drop, n)
+        return
+    for chances in drawn_chances(drop, n, 0.5 if model == "even" else _CHANCE):
+        answers = (random.random(n) < chances).astype(float)
+        if model == "gaps":
+            answers[random.random(n) < _GAPS] = np.nan
+        if model == "pairs":
+            answers[1::2] = answers[: n - n % 2 : 2]
+        if model == "epochs":
+            answers = (answers + (random.random(n) < chances)) / 2
+        if model == "graded":
+            answers *= np.where(chances == 1, 1.0, np.minimum(1.0, random.exponential(0.2, n)))
+        yield answers
 
 
-def drawn(random: np.random.Generator, drop: float, n: int, chance: float) -> Iterator[Answers]:
-    """Yield runs in which unsure samples are right by this chance; so many that a tenth differs between two runs.
+def clusters_of(model: str, n: int) -> list[int] | None:
+    """Return what each sample of a model's suite shares with others."""
+    return [place // 2 for place in range(n)] if model == "pairs" else None
+
+
+def drawn_chances(drop: float, n: int, chance: float) -> Iterator[Answers]:
+    """Yield how often each sample is right in a run: unsure ones by this chance, so many that a tenth differs between
+    two runs.
 
     With each run's drop samples that were always right are always wrong from then on.
     """
@@ -60,7 +87,7 @@ def drawn(random: np.random.Generator, drop: float, n: int, chance: float) -> It
     for place in range(NUM_RUNS):
         now = chances.copy()
         now[num_unsure : num_unsure + round(place * drop * n)] = 0.0
-        yield (random.random(n) < now).astype(float)
+        yield now
 
 
 def kept(random: np.random.Generator, drop: float, n: int) -> Iterator[Answers]:
@@ -79,14 +106,22 @@ def kept(random: np.random.Generator, drop: float, n: int) -> Iterator[Answers]:
         yield answers
 
 
-def tests_of(runs: Sequence[Answers], now: Answers) -> list[PairedValues]:
+def tests_of(runs: Sequence[Answers], now: Answers, clusters: Sequence[int] | None) -> list[PairedValues]:
     """Return the tests of a session whose earlier runs are ``runs``, in the order of time."""
-    oldest = PairedValues(first=runs[0].tolist(), second=now.tolist())
-    if len(runs) == 1:
-        return [oldest]
-    last = runs[-LAST:]
-    mean = PairedValues(first=np.mean(last, axis=0).tolist(), second=now.tolist(), num_averaged=len(last))
-    return [mean, oldest]
+    oldest = paired(runs[:1], now, clusters)
+    return [oldest] if len(runs) == 1 else [paired(runs[-LAST:], now, clusters), oldest]
+
+
+def paired(runs: Sequence[Answers], now: Answers, clusters: Sequence[int] | None) -> PairedValues:
+    """Return the test of a run against the mean of others, of the samples that the last one of these has."""
+    both = ~np.isnan(runs[-1]) & ~np.isnan(now)
+    own = np.array(runs)[:, both]
+    return PairedValues(
+        first=np.nanmean(own, axis=0).tolist(),
+        second=now[both].tolist(),
+        clusters=None if clusters is None else np.array(clusters)[both].tolist(),
+        runs=[[None if np.isnan(value) else value for value in run] for run in own.tolist()],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +141,14 @@ def simulate(num_histories: int, model: str, drop: float, num_suites: int = 1, n
     """Run histories in which the first of ``num_suites`` suites drops with each run, and nothing changes in others."""
     random = np.random.default_rng(_SEED)
     found = sessions = failures = by_latest = 0
+    clusters = clusters_of(model, n)
     for _ in range(num_histories):
         suites = [list(history(model, random, 0.0 if place else drop, n)) for place in range(num_suites)]
         outcomes = []
         for place in range(1, NUM_RUNS):
-            tests = [test for runs in suites for test in tests_of(runs[:place], runs[place])]
+            tests = [test for runs in suites for test in tests_of(runs[:place], runs[place], clusters)]
             outcomes.append(any(failed(tests)))
-            latest = [PairedValues(first=runs[place - 1].tolist(), second=runs[place].tolist()) for runs in suites]
+            latest = [paired(runs[place - 1 : place], runs[place], clusters) for runs in suites]
             by_latest += any(failed(latest))
         found += any(outcomes)
         sessions += len(outcomes)

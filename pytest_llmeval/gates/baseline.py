@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pytest_llmeval.gates.earlier_reports import LATEST, EarlierReports, EarlierSide
+from pytest_llmeval.gates.earlier_reports import LATEST, EarlierReports, EarlierRuns, EarlierSide
 from pytest_llmeval.gates.options import BaselineSettings, Compare, GateOptions, Margin, Selection
 from pytest_llmeval.gates.regressions import (
     fails,
@@ -56,7 +56,7 @@ from pytest_llmeval.scoring.paired_metrics import (
     pair_metric,
     pooled_over_suites,
 )
-from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, PairedValues, run_family
+from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_family
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
 from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import nearest, quoted
@@ -110,7 +110,7 @@ def compare_reports(
         found += _compared(plans_of, current.suite_names, options, selection)
     else:
         for side in earlier.sides(current.suites, settings.compare):
-            own_plans = SuitePlans(side.report, current, settings.margins, settings.compare)
+            own_plans = SuitePlans(side.report, current, settings.margins, settings.compare, side.runs)
             found += [_with_side(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)
     reports = [baseline] if earlier is None else [report for _, report in earlier.reports]
@@ -151,16 +151,13 @@ def _with_side(side: EarlierSide, found: GateResult | _Test) -> GateResult | _Te
     """
     gate = found.gate if isinstance(found, _Test) else found
     is_usage = found.metric.is_usage if isinstance(found, _Test) else gate.metric in USAGE_METRICS
-    against, num_averaged = (LATEST, 1) if is_usage and side.num_averaged > 1 else (side.name, side.num_averaged)
+    against = LATEST if is_usage and side.runs else side.name
     name = against if gate.metric is None else f"{gate.metric} vs {against}"
     notes = side.notes.get(gate.suite or "", ())
     gate = replace(gate, name=name, notes=(*gate.notes, *notes))
     if not isinstance(found, _Test):
         return gate
-    paired = found.paired
-    if isinstance(paired.paired, PairedValues) and not notes:
-        paired = replace(paired, paired=replace(paired.paired, num_averaged=num_averaged))
-    return replace(found, gate=gate, paired=paired, against=against)
+    return replace(found, gate=gate, against=against)
 
 
 def _decided(
@@ -291,6 +288,7 @@ def _test(
             higher_is_better=metric.higher_is_better,
             clusters=pairs.clusters,
             margin=metric.margin or 0.0,
+            runs=() if metric.is_usage or plan.is_judged else plans_of.runs_of(before, metric.name),
         )
     except PairingError as error:
         return replace(gate, reason=f"{metric.name} {error}")
@@ -400,8 +398,16 @@ class Plan:
 class SuitePlans:
     """The suites of two reports, and which of them are compared."""
 
-    def __init__(self, baseline: Report, current: Report, margins: tuple[Margin, ...], compare: Compare) -> None:
+    def __init__(
+        self,
+        baseline: Report,
+        current: Report,
+        margins: tuple[Margin, ...],
+        compare: Compare,
+        runs: Mapping[Group, EarlierRuns] | None = None,
+    ) -> None:
         self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
+        self._runs = runs or {}
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
     def plans(self, undecided: GateOutcome) -> Iterator[Plan]:
@@ -434,6 +440,11 @@ class SuitePlans:
         if (changed := changed_judge(after, self.current, self.baseline)) is not None:
             return changed
         return found if metrics else "it has no metric to compare"
+
+    def runs_of(self, before: SuiteReport, metric: str) -> Sequence[Mapping[str, Record]]:
+        """Return the scores whose means the baseline's suite has, if it has means of the metric."""
+        runs = self._runs.get(group_of_suite(before, self.models_before))
+        return () if runs is None else runs.of_metric(metric)
 
     def _suite_before(self, after: SuiteReport) -> SuiteReport | str:
         """Return ``suite_of_baseline``, which under ``questions`` may be the suite of before there were variants."""

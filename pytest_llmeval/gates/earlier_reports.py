@@ -10,7 +10,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -35,7 +35,16 @@ from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.paired_metrics import counted, needed_values
 
-__all__ = ["LAST", "LATEST", "EarlierReports", "EarlierSide", "in_order", "read_earlier", "report_paths"]
+__all__ = [
+    "LAST",
+    "LATEST",
+    "EarlierReports",
+    "EarlierRuns",
+    "EarlierSide",
+    "in_order",
+    "read_earlier",
+    "report_paths",
+]
 
 LAST = 5
 """The number of reports whose mean is taken, unless the user says another."""
@@ -50,17 +59,30 @@ def in_order(reports: Sequence[NamedReport]) -> list[NamedReport]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRuns:
+    """The scores of a suite, by sample id, whose means a report has; it has no means of values ``without_mean``."""
+
+    scores: Sequence[Mapping[str, Record]]
+    without_mean: Collection[str]
+
+    def of_metric(self, metric: str) -> Sequence[Mapping[str, Record]]:
+        """Return the scores; none if the metric has no mean."""
+        return () if metric in self.without_mean or metric == HUMAN else self.scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierSide:
     """A report that suites of a session are compared with, what gates call it, and ``notes`` on it for each suite.
 
-    ``suites`` are names of suites. The report's values are means over ``num_averaged`` runs, but for suites with notes.
+    ``suites`` are names of suites. ``runs`` are those whose means the report has, by its own groups; none if it is a
+    report as it was written.
     """
 
     name: str
     report: Report
     suites: tuple[str, ...]
     notes: Mapping[str, tuple[str, ...]]
-    num_averaged: int = 1
+    runs: Mapping[Group, EarlierRuns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +138,10 @@ class EarlierReports:
             if own and not is_judged:
                 oldest.setdefault(own[0][0], (own[0][1], []))[1].append(name)
         for last, partners in means.values():
-            report, found = _mean_of_reports([report for _, report in last], set(partners.values()))
-            notes = {name: found[before] for name, before in partners.items() if before in found}
             what = LATEST if len(last) == 1 else f"mean of {len(last)} reports"
-            yield EarlierSide(name=what, report=report, suites=tuple(partners), notes=notes, num_averaged=len(last))
+            report, runs, found = _mean_of_reports([report for _, report in last], set(partners.values()))
+            notes = {name: found[before] for name, before in partners.items() if before in found}
+            yield EarlierSide(name=what, report=report, suites=tuple(partners), notes=notes, runs=runs)
         for file, (report, names) in oldest.items():
             note = (f"the oldest report is {file} ({report.created})",)
             yield EarlierSide(
@@ -163,8 +185,9 @@ def read_earlier(paths: Sequence[Path], num_last: int | None = None, *, until: s
 
 def _mean_of_reports(
     reports: Sequence[Report], suites: Collection[str]
-) -> tuple[Report, Mapping[str, tuple[str, ...]]]:
-    """Return the last one of the reports with each sample's values as means over all that asked and judged it alike.
+) -> tuple[Report, Mapping[Group, EarlierRuns], Mapping[str, tuple[str, ...]]]:
+    """Return the last one of the reports with each sample's values as means over all that asked and judged it alike,
+    and the runs that these are of.
 
     It has the records of the suites with these names alone.
 
@@ -188,10 +211,17 @@ def _mean_of_reports(
         for suite in averaged
     }
     means: list[Record] = []
+    runs: dict[Group, EarlierRuns] = {}
     num_fewer: Counter[str] = Counter()
     for group, members in own.items():
+        alike = [
+            {id_: found for id_, record in members.items() if (found := one.get(id_)) and _is_same(record, found)}
+            for one in others[group]
+        ]
+        if alike:
+            runs[group] = EarlierRuns(scores=(members, *alike), without_mean=without_mean[group])
         for sample_id, record in members.items():
-            same = [one[sample_id] for one in others[group] if sample_id in one and _is_same(record, one[sample_id])]
+            same = [one[sample_id] for one in alike if sample_id in one]
             num_fewer[record.suite] += record.status != "unscored" and len(same) < len(earlier)
             means.append(_with_means(record, same, without_mean[group]))
     why = "others asked or judged them in another way, or had no score"
@@ -200,7 +230,7 @@ def _mean_of_reports(
         for suite, number in num_fewer.items()
         if number
     }
-    return replace(newest, records=tuple(means)), notes
+    return replace(newest, records=tuple(means)), runs, notes
 
 
 def _partners(

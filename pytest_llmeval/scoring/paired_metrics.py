@@ -219,12 +219,14 @@ def pair_metric(
     higher_is_better: bool,
     clusters: Mapping[str, str | None] | None = None,
     margin: float = 0.0,
+    runs: Sequence[Mapping[str, ScoreLike]] = (),
 ) -> PairedMetric:
     """Return the metric of the baseline (``first``) and of now (``second``), by sample id, over the samples that have
     both.
 
-    ``clusters`` gives a sample's cluster by its id. A sample that has no value now raises ``PairingError``, unless the
-    metric is said to have no meaning for it, and so do a value that is not finite, and nothing in common.
+    ``clusters`` gives a sample's cluster by its id; ``runs`` are those whose means the baseline's values are. A sample
+    that has no value now raises ``PairingError``, unless the metric is said to have no meaning for it, and so do a
+    value that is not finite, and nothing in common.
     """
     ids = [sample_id for sample_id in second if sample_id in first]
     sides = [first[sample_id] for sample_id in ids], [second[sample_id] for sample_id in ids]
@@ -275,7 +277,8 @@ def pair_metric(
     if isinstance(paired.paired, PairedValues):
         values = paired.paired.first, paired.paired.second
         moved = flipped_samples(ids, *values, higher_is_better=higher_is_better, limit=_MAX_FLIPPED)
-        paired = replace(paired, movers=moved)
+        of_runs = [[row[0] if id_ in run and (row := read(run[id_])) else None for id_ in ids] for run in runs]
+        paired = replace(paired, movers=moved, paired=replace(paired.paired, runs=of_runs))
     return replace(
         paired,
         num_lacking=len(unexplained[0]),
@@ -484,9 +487,18 @@ def pooled_over_suites(parts: Sequence[PairedMetric]) -> PairedMetric | None:
     first = [value for test in tests for value in test.first]
     second = [value for test in tests for value in test.second]
     is_zero_or_one = all(part.is_zero_or_one for part in parts)
+    each = [test.runs or (test.first,) for test in tests]
+    runs = [
+        [
+            value
+            for test, own in zip(tests, each, strict=True)
+            for value in (own[place] if place < len(own) else [None] * len(test.first))
+        ]
+        for place in range(max(map(len, each)))
+    ]
     return PairedMetric(
         difference=paired_difference(first, second, is_proportion=is_zero_or_one),
-        paired=replace(tests[0], first=first, second=second),
+        paired=replace(tests[0], first=first, second=second, runs=runs),
         higher_is_better=parts[0].higher_is_better,
         num_worse=sum(part.num_worse for part in parts),
         num_better=sum(part.num_better for part in parts),

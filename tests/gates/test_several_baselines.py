@@ -19,7 +19,7 @@ from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selectio
 from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.reporting.report.served_models import REPLIES, replies_identity
 from pytest_llmeval.reporting.storage.report_file import write_report
-from tests.gates.reports_for_tests import DEFAULT, Ran, answers, ran, report
+from tests.gates.reports_for_tests import DEFAULT, Outcome, Ran, answers, ran, report
 from tests.properties import examples
 
 
@@ -78,6 +78,53 @@ def test_p_values_are_the_larger_ones_of_signs_and_of_exchanged_runs(runs: list[
     assert [one.family for one in found if one] == [2, 2]
     adjusted = [min(1.0, 2 * min(expected)), max(2 * min(expected), max(expected))]
     assert sorted(one.p_adjusted for one in found if one) == pytest.approx([min(1.0, one) for one in sorted(adjusted)])
+
+
+SELDOM_RIGHT: dict[str, tuple[Outcome, bool, bool, int]] = {
+    # a right answer, whether samples lie in clusters of two, whether a run lacks one, units of which runs are exchanged
+    "all samples in all runs": (True, False, False, 30),
+    "a sample that a run could not score": (True, False, True, 29),
+    "clusters": (True, True, False, 15),
+    "a cluster of which a run lacks a sample": (True, True, True, 14),
+    "graded values": ({"accuracy": 0.3}, False, False, 30),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "num_suites"),
+    [
+        *((what, 1) for what in SELDOM_RIGHT),
+        *((what, 10) for what, (_, is_clustered, *_) in SELDOM_RIGHT.items() if not is_clustered),
+    ],
+)
+def test_runs_are_exchanged_whatever_the_samples_have(what: str, num_suites: int) -> None:
+    """Each of 30 samples was right in one of five runs, and none is now: by signs alone, p is 0.5 to the power of 30.
+
+    If any of six runs could have been the last, each sample is wrong in it with a probability of 5/6. What a run lacks
+    is its only right answer. Of suites that are too small, that is the test of all together.
+    """
+    right, is_clustered, has_gap, num_units = SELDOM_RIGHT[what]
+    wrong: Outcome = False if right is True else {"accuracy": 0.0}
+    names = [f"s{place % num_suites}" for place in range(30)]
+
+    def of_run(day: int) -> list[Ran]:
+        outcomes = [right if place // 2 % 5 == day else wrong for place in range(30)]
+        if has_gap and day == 0:
+            outcomes[0] = None
+            outcomes[1] = wrong if is_clustered else outcomes[1]
+        return [
+            ran(
+                {str(place): one for place, one in enumerate(outcomes) if names[place] == name},
+                name,
+                clusters={str(place): str(place // 2) for place in range(30)} if is_clustered else None,
+            )
+            for name in dict.fromkeys(names)
+        ]
+
+    results = compared([at(1 + day, *of_run(day)) for day in range(5)], report(*of_run(5)))
+    (found,) = [one for one in results if "mean of 5" in one.name and (one.suite is None or num_suites == 1)]
+    assert found.regression is not None
+    assert found.regression.p_value == pytest.approx((5 / 6) ** num_units)
 
 
 def creeping(day: int) -> Ran:

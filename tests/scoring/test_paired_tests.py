@@ -4,6 +4,7 @@ import itertools
 import math
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from pytest_llmeval.scoring.statistics.paired_tests import (
     PairedTest,
     PairedValues,
     draws_for,
+    exchanged_sums,
     flipped_sums,
     holm,
     mcnemar,
@@ -213,6 +215,116 @@ def test_many_samples_are_drawn_in_bounded_memory() -> None:
     tracemalloc.stop()
     assert found.num_draws == 8000
     assert peak < 100e6
+
+
+GRADES = st.sampled_from([0.0, 1.0]) | st.sampled_from([0.0, 0.25, 1 / 3, 1.0]) | st.floats(-3, 3)
+
+
+@st.composite
+def several_runs(draw: st.DrawFn) -> tuple[list[list[float | None]], list[int]]:
+    """Two to five runs, of which the first and the last have all samples, and a cluster for each sample."""
+    grades = draw(st.sampled_from([st.sampled_from([0.0, 1.0]), GRADES]))
+    number = draw(st.integers(1, 6))
+    complete: st.SearchStrategy[list[float | None]] = st.lists(grades, min_size=number, max_size=number)
+    with_gaps = st.lists(st.none() | grades, min_size=number, max_size=number)
+    runs = [draw(complete), *draw(st.lists(with_gaps, min_size=1, max_size=3)), draw(complete)]
+    return runs, draw(st.lists(st.integers(0, 5), min_size=number, max_size=number))
+
+
+def exchanged_p(runs: Sequence[Sequence[float | None]], clusters: Sequence[int], *, sign: int) -> float:
+    """How likely so small a sum of differences from the means is (times ``sign``), if of each cluster any run that all
+    of its samples have could have been the last one. All ways are tried, each from the values themselves.
+    """
+
+    def difference(place: int, last: int) -> float:
+        own = [run[place] for run in runs]
+        own[last], own[-1] = own[-1], own[last]
+        *earlier, now = [value for value in own if value is not None]
+        return now - math.fsum(earlier) / len(earlier)
+
+    names = sorted(set(clusters))
+    members = {name: [place for place, own in enumerate(clusters) if own == name] for name in names}
+    shared = [
+        [last for last, run in enumerate(runs) if None not in (run[one] for one in members[name])] for name in names
+    ]
+    observed = sign * math.fsum(difference(place, len(runs) - 1) for place in range(len(clusters)))
+    sums = [
+        sign * math.fsum(difference(one, last) for name, last in zip(names, way, strict=True) for one in members[name])
+        for way in itertools.product(*shared)
+    ]
+    return sum(one <= observed + 1e-9 for one in sums) / len(sums)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(several_runs(), st.booleans(), st.booleans())
+def test_against_a_mean_p_is_also_that_of_exchanging_runs(
+    drawn: tuple[list[list[float | None]], list[int]], is_clustered: bool, higher_is_better: bool
+) -> None:
+    (*runs, last), clusters = drawn
+    now = [value for value in last if value is not None]
+    own = [[value for value in column if value is not None] for column in zip(*runs, strict=True)]
+    paired = PairedValues(
+        first=[math.fsum(values) / len(values) for values in own],
+        second=now,
+        clusters=clusters if is_clustered else None,
+        higher_is_better=higher_is_better,
+    )
+    signs, found = paired.test(DRAWS), replace(paired, runs=runs).test(DRAWS)
+    each = clusters if is_clustered else list(range(len(now)))
+    sign = 1 if higher_is_better else -1
+    expected = [exchanged_p([*runs, last], each, sign=one) for one in (sign, -sign)]
+    assert found.p_drop == pytest.approx(max(signs.p_drop, expected[0]), rel=1e-9)
+    assert found.p_improved == pytest.approx(max(signs.p_improved, expected[1]), rel=1e-9)
+    assert found.num_draws is None
+
+
+def test_a_false_alarm_against_a_mean_is_a_drop_beyond_the_margin_by_signs_or_exchanged_runs() -> None:
+    """Of one sample that was wrong twice, 0.5 is the mean of the others if this run is exchanged with one of these."""
+    paired = PairedValues(first=[0.0], second=[1.0], runs=[[0.0], [0.0]])
+    assert [replace(paired, margin=margin).test(DRAWS).false_alarm_rate for margin in (0.4, 0.6)] == [
+        pytest.approx(2 / 3),
+        0.5,
+    ]
+
+
+def tables(random: np.random.Generator, counts: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """Tables of so many rows and columns, of whole numbers and a 0 in each row."""
+    return [np.append(random.integers(-6, 7, (rows, width - 1)), np.zeros((rows, 1)), axis=1) for rows, width in counts]
+
+
+def test_picked_sums_are_the_same_by_convolution_and_by_draws() -> None:
+    changes = tables(np.random.default_rng(3), [(40, 2), (30, 3), (20, 6)])
+    weights = np.ones(1)
+    lowest = 0
+    for row in (row for own in changes for row in own.astype(int)):
+        weights = np.convolve(weights, np.bincount(row - row.min()) / len(row))
+        lowest += row.min()
+    exact = {lowest + place: weight for place, weight in enumerate(weights)}
+    found = exchanged_sums([own / 7 for own in changes], DRAWS)
+    drawn = exchanged_sums(
+        [own / 7 + 1e-7 * (own != 0) * np.arange(own.size).reshape(own.shape) for own in changes], 20_000
+    )
+    assert (found.num_draws, drawn.num_draws) == (None, 20_000)
+    mean = sum(value * weight for value, weight in exact.items())
+    for bound in (mean - 40, mean - 15, mean, mean + 15, mean + 40):
+        expected = sum(weight for value, weight in exact.items() if value >= bound)
+        assert found.p_at_least(bound / 7) == pytest.approx(expected, abs=1e-12)
+        assert drawn.p_at_least(bound / 7) == pytest.approx(expected, abs=4 * (0.25 / 20_000) ** 0.5 + 1e-3)
+
+
+def test_many_runs_of_many_samples_take_no_square_of_their_number() -> None:
+    """Their sums span 100,000 steps; a convolution of two such tables would need ten thousand million products."""
+    random = np.random.default_rng(5)
+    changes = [np.where(random.random((50_000, 6)) < share, 1.2, 0.0) for share in (0.2, 0.5)]
+    for own in changes:
+        own[:, 0] = 0.0
+    found = exchanged_sums(changes, DRAWS)
+    assert found.num_draws is None
+    assert found.weights is not None
+    mean = sum(float(own.mean(axis=1).sum()) for own in changes)
+    variance = sum(float(own.var(axis=1).sum()) for own in changes)
+    assert found.weights.sum() == pytest.approx(1, abs=1e-9)
+    assert found.p_at_least(mean + 2 * variance**0.5) == pytest.approx(stats.norm.sf(2), rel=0.02)
 
 
 def test_swaps_of_a_mean_are_sign_flips() -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "PairedTest",
     "PairedValues",
     "draws_for",
+    "exchanged_sums",
     "flipped_sums",
     "holm",
     "mcnemar",
@@ -48,8 +49,11 @@ _MAX_ENUMERATED_VALUES = 4096
 """Assignments that are all tried where each costs a call."""
 _MAX_HELD = 2_000_000
 """Numbers in memory at a time."""
+_MAX_CACHED = 20_000
 _MAX_STEPS = 20_000
 """Steps that sums on a grid may span, and are still convolved."""
+_MAX_TRANSFORMED = 1 << 23
+"""Numbers that are transformed where sums on a grid are of different rows: about a second."""
 _MAX_SIZES = 64
 _MAX_DIVISOR = 120
 _TIE = 1e-10
@@ -98,8 +102,8 @@ def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
     if not len(sizes):
         return NullDistribution(np.zeros(1), None, None, 0.0)
     tolerance = _TIE * float(sizes.sum())
-    steps = _steps(sizes)
-    if steps is not None:
+    step = _common_step(sizes)
+    if step is not None and (steps := np.rint(sizes / step).astype(np.int64)).sum() <= _MAX_STEPS:
         return NullDistribution(*_convolved(steps, float(sizes.sum())), None, tolerance)
     if len(sizes) <= _MAX_ENUMERATED:
         sums = np.zeros(1)
@@ -164,19 +168,17 @@ def _in_order(pairs: Numbers) -> tuple[Numbers, Numbers]:
     return low[order], high[order]
 
 
-def _steps(sizes: Numbers) -> NDArray[np.int64] | None:
-    """Return the sizes as multiples of one step; None where they are none, or where the sums would span too many."""
+def _common_step(sizes: Numbers) -> float | None:
+    """Return the step that all sizes, which are sorted, are multiples of; None if there is none."""
     import numpy as np
 
-    relative = sizes / sizes[-1]
-    distinct = np.unique(np.round(relative, 10))
+    distinct = np.unique(np.round(sizes / sizes[-1], 10))
     if len(distinct) > _MAX_SIZES:
         return None
     for divisor in range(1, _MAX_DIVISOR + 1):
         multiples = distinct * divisor
         if np.all(np.abs(multiples - np.rint(multiples)) <= 1e-9 * divisor):
-            steps = np.rint(relative * divisor).astype(np.int64)
-            return steps if steps.sum() <= _MAX_STEPS else None
+            return float(sizes[-1]) / divisor
     return None
 
 
@@ -221,6 +223,107 @@ def _drawn(sizes: Numbers, num_draws: int) -> Numbers:
     return np.concatenate(parts)
 
 
+def exchanged_sums(changes: Sequence[Numbers], min_draws: int) -> NullDistribution:
+    """Return the sum of one number of each row of these tables, which is picked by chance; a row may hold 0 alone.
+
+    Exact where the numbers are multiples of one step, and where there are few rows; else ``min_draws`` draws with a
+    fixed seed, which do not depend on the order.
+    """
+    import numpy as np
+
+    tables = [np.sort(own[np.any(own != 0, axis=1)], axis=1) for own in changes]
+    tables = [own[np.lexsort(own.T)] for own in tables if len(own)]
+    if not tables:
+        return NullDistribution(np.zeros(1), None, None, 0.0)
+    tolerance = _TIE * math.fsum(float(np.abs(own).max(axis=1).sum()) for own in tables)
+    if sum(len(own) * math.log2(own.shape[1]) for own in tables) <= _MAX_ENUMERATED:
+        sums = np.zeros(1)
+        for row in (row for own in tables for row in own):
+            sums = np.add.outer(sums, row).ravel()
+        return NullDistribution(sums, None, None, tolerance)
+    if (found := _transformed(tables)) is not None:
+        return NullDistribution(*found, None, tolerance)
+    return NullDistribution(_picked(tables, min_draws), None, min_draws, tolerance)
+
+
+def _transformed(tables: Sequence[Numbers]) -> tuple[Numbers, Numbers] | None:
+    """Return values and weights of the sum of one number of each row by a Fourier transform, of rows whose numbers are
+    multiples of one step; None where they are none, or where it would take long.
+    """
+    import numpy as np
+
+    sizes = np.sort(np.concatenate([np.abs(own).ravel() for own in tables]))
+    step = _common_step(sizes)
+    if step is None:
+        return None
+    whole = [np.rint(own / step).astype(np.int64) for own in tables]
+    lowest = sum(int(own[:, 0].sum()) for own in whole)
+    rows = [np.unique(own - own[:, :1], axis=0, return_counts=True) for own in whole]
+    reach = sum(int(own[:, -1] @ counts) for own, counts in rows)
+    length = 1 << reach.bit_length()
+    if length * sum(len(own) for own, _ in rows) > _MAX_TRANSFORMED:
+        return None
+    product = np.ones(length // 2 + 1, dtype=complex)
+    for own, counts in rows:
+        for row, count in zip(own, counts, strict=True):
+            product *= np.fft.rfft(np.bincount(row, minlength=length) / len(row)) ** count
+    weights: Numbers = np.maximum(np.fft.irfft(product, length)[: reach + 1], 0.0)
+    values: Numbers = (np.arange(reach + 1.0) + lowest) * step
+    return values, weights
+
+
+def _picked(tables: Sequence[Numbers], num_draws: int) -> Numbers:
+    """Draw sums of one number of each row. The sums of as many rows as a random byte can pick from are computed once,
+    and few of them at a time, which stay in the processor's cache.
+    """
+    import numpy as np
+
+    random = np.random.default_rng(_SEED)
+    sums = np.zeros(num_draws)
+    for own in tables:
+        width = own.shape[1]
+        together = max(1, int(math.log(256, width)))
+        padded = np.concatenate([own, np.zeros((-len(own) % together, width))]).reshape(-1, together, width)
+        size = width**together
+        at_once = max(1, _MAX_CACHED // size)
+        for first in range(0, len(padded), at_once):
+            table = padded[first : first + at_once, 0]
+            for place in range(1, together):
+                table = (table[:, :, None] + padded[first : first + at_once, place, None, :]).reshape(len(table), -1)
+            offsets = size * np.arange(len(table), dtype=np.uint32)
+            for start in range(0, num_draws, _MAX_CACHED):
+                shape = min(_MAX_CACHED, num_draws - start), len(table)
+                picked = random.integers(size, size=shape, dtype=np.uint8 if size <= 256 else np.uint32)
+                sums[start : start + shape[0]] += table.ravel()[picked + offsets].sum(axis=1)
+    return sums
+
+
+def _exchanged_runs(
+    runs: Sequence[Sequence[float | None]], now: Sequence[float], clusters: Sequence[Hashable] | None
+) -> list[Numbers]:
+    """Return by how much the sum of differences from the mean of the runs changes if another run had been the last one.
+
+    Where nothing has changed, any of a sample's runs could have been this one: of a cluster those that all of its
+    samples have, since their values go together. There is a table for each number of runs, a row for each sample or
+    cluster in it, and 0, for this run itself, in each row.
+    """
+    import numpy as np
+
+    values = np.array(runs, dtype=float)  # None becomes NaN
+    number = np.sum(~np.isnan(values), axis=0)
+    changes = (values - np.array(now)) * (1 + 1 / np.maximum(number, 1))
+    if clusters is not None:
+        order: dict[Hashable, int] = {}
+        places = [order.setdefault(cluster, len(order)) for cluster in clusters]
+        changes = np.array([np.bincount(places, weights=own) for own in changes])
+    number = np.sum(~np.isnan(changes), axis=0)
+    ordered = np.sort(changes, axis=0)  # NaN comes last
+    return [
+        np.concatenate([np.zeros((1, np.sum(number == own))), ordered[:own, number == own]]).T
+        for own in np.unique(number)
+    ]
+
+
 Method: TypeAlias = Literal["mcnemar", "sign-flip"]
 T = TypeVar("T")
 
@@ -263,7 +366,8 @@ class PairedValues:
 
     ``clusters``, where they are given, say of each sample what it shares with others; the sum of a cluster's
     differences then has one sign. ``margin`` is the drop of the mean that is allowed, in the metric's unit.
-    ``num_averaged``: each value of ``first`` is the mean over so many runs.
+    Where ``runs`` are given, each value of ``first`` is the mean over these earlier runs, whose values stand in the
+    same order; None for a sample that a run lacks.
     """
 
     first: Sequence[float]
@@ -271,7 +375,7 @@ class PairedValues:
     higher_is_better: bool = True
     clusters: Sequence[Hashable] | None = None
     margin: float = 0.0
-    num_averaged: int = 1
+    runs: Sequence[Sequence[float | None]] = ()
 
     def with_margin(self, margin: float) -> PairedValues:
         """Return the same with another margin."""
@@ -286,6 +390,11 @@ class PairedValues:
     def test(self, min_draws: int) -> PairedTest:
         """Test by exact McNemar for right and wrong without clusters, else by the sign-flip test (R. A. Fisher,
         1935).
+
+        Against a mean of runs, each p-value is the larger one of this and of exchanging runs (``_exchanged_runs``). A
+        difference from the mean of answers that are seldom right, and that change from run to run, is skewed: random
+        signs alone would call too many of them drops. Of a model that always answers the same and changed once, the
+        signs are as they should be, and exchanging runs alone would find drops.
         """
         import numpy as np
 
@@ -294,40 +403,22 @@ class PairedValues:
             clusters = None
         bound = self.margin * len(gains)
         if clusters is None and {*self.first, *self.second} <= {0.0, 1.0}:
-            return mcnemar(gains.count(-1.0), gains.count(1.0), bound=bound)
-        units = np.array(gains if clusters is None else [math.fsum(own) for own in _grouped(gains, clusters)])
-        null = flipped_sums(np.abs(units), min_draws)
-        found = _tested(null, math.fsum(units.tolist()), bound)
-        if self.num_averaged == 1 or clusters is not None:
+            found = mcnemar(gains.count(-1.0), gains.count(1.0), bound=bound)
+        else:
+            units = np.array(gains if clusters is None else [math.fsum(own) for own in _grouped(gains, clusters)])
+            found = _tested(flipped_sums(np.abs(units), min_draws), math.fsum(units.tolist()), bound)
+        if len(self.runs) < 2:
             return found
-        low, high = _exchanged_runs(self.first, self.second, self.num_averaged)
-        drop, improved = (low, high) if self.higher_is_better else (high, low)
-        return replace(found, p_drop=max(found.p_drop, drop), p_improved=max(found.p_improved, improved))
-
-
-def _exchanged_runs(means: Sequence[float], values: Sequence[float], num_averaged: int) -> tuple[float, float]:
-    """Return how likely so few, and so many, right answers are if any of a sample's runs could have been this one.
-
-    ``means`` are over the other ``num_averaged`` runs. A difference from the mean of answers that are seldom right, and
-    that change from run to run, is skewed: random signs alone would call too many of them drops. Where a value is
-    neither right nor wrong, both are 0: nothing is known beside the signs.
-    """
-    import numpy as np
-    from scipy.special import gammaln
-
-    sums = np.array(means) * num_averaged + np.array(values)
-    counts = np.rint(sums).astype(np.int64)
-    if not {*values} <= {0.0, 1.0} or np.any(np.abs(sums - counts) > 1e-6):
-        return 0.0, 0.0
-    weights: Numbers = np.ones(1)
-    always = int(np.sum(counts == num_averaged + 1))
-    for count in range(1, num_averaged + 1):
-        number, share = int(np.sum(counts == count)), count / (num_averaged + 1)
-        heads = np.arange(number + 1)
-        ways = gammaln(number + 1) - gammaln(heads + 1) - gammaln(number - heads + 1)
-        weights = np.convolve(weights, np.exp(ways + heads * np.log(share) + (number - heads) * np.log1p(-share)))
-    observed = round(sum(values)) - always
-    return min(1.0, float(weights[: observed + 1].sum())), min(1.0, float(weights[observed:].sum()))
+        changes = _exchanged_runs(self.runs, self.second, clusters)
+        null = exchanged_sums(changes if self.higher_is_better else [-own for own in changes], min_draws)
+        mirrored = replace(null, values=-null.values)
+        return replace(
+            found,
+            p_drop=max(found.p_drop, mirrored.p_at_least(0.0)),
+            p_improved=max(found.p_improved, null.p_at_least(0.0)),
+            false_alarm_rate=max(found.false_alarm_rate, mirrored.share_beyond(bound + math.fsum(gains))),
+            num_draws=null.num_draws if found.num_draws is None else found.num_draws,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
