@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 from pytest_llmeval.errors import ModelStoppedError
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.servers.client import Client
-from pytest_llmeval.models.servers.rates import LONGEST_WAIT_S, Allowance, ServerPace, Turns, allowance_in, turns_for
+from pytest_llmeval.models.servers.rates import (
+    LONGEST_WAIT_S,
+    Allowance,
+    RequestQueue,
+    ServerPace,
+    allowance_in,
+    request_queue_for,
+)
 from tests.properties import examples
 from tests.servers.scripted import Call, reply
 from tests.servers.stub import StubServer
@@ -142,20 +149,25 @@ def test_requests_are_spread_over_the_minute() -> None:
     ],
 )
 def test_what_is_left(found: Allowance, num_in_flight: int, times: list[float]) -> None:
-    pace = ServerPace().told("m", found, 0.0, num_in_flight)
+    pace = ServerPace().update_allowance("m", found, 0.0, num_in_flight)
     assert times_of(pace, len(times)) == pytest.approx(times)
     assert times_of(pace, 5, ["another"]) == [0] * 5
 
 
 def test_models_of_one_key_have_limits_of_their_own_and_one_pace() -> None:
-    pace = ServerPace().slowed_down(2, 0).told("a", bucket(0, 60.0, 6), 0.0, 0).told("b", bucket(9, 1.0, 10), 0.0, 0)
+    pace = (
+        ServerPace()
+        .slowed_down(2, 0)
+        .update_allowance("a", bucket(0, 60.0, 6), 0.0, 0)
+        .update_allowance("b", bucket(9, 1.0, 10), 0.0, 0)
+    )
     assert times_of(pace, 6, ["a", "b", "b"]) == pytest.approx([10, 12, 14, 20, 22, 24])
 
 
 def test_a_late_reply_widens_nothing_and_a_new_window_does() -> None:
-    pace = ServerPace().told("m", window(1, 30.0, 10), 0.0, 0).after_request("m", 0.0)
-    assert pace.told("m", window(4, 29.0, 10), 1.0, 0).wait_s("m", 1.0) == 29.0
-    assert pace.told("m", window(9, 60.0, 10), 29.5, 3).remaining["m"].num_left == 6
+    pace = ServerPace().update_allowance("m", window(1, 30.0, 10), 0.0, 0).after_request("m", 0.0)
+    assert pace.update_allowance("m", window(4, 29.0, 10), 1.0, 0).wait_s("m", 1.0) == 29.0
+    assert pace.update_allowance("m", window(9, 60.0, 10), 29.5, 3).remaining["m"].num_left == 6
 
 
 class Server:
@@ -198,7 +210,7 @@ def test_a_server_that_says_what_is_left_refuses_nothing(
         pace = pace.after_request("m", now)
         found = server.ask(now)
         now += takes_s
-        pace = pace.told("m", found, now, 0)
+        pace = pace.update_allowance("m", found, now, 0)
         slowest = place * takes_s + (place // limit + 1) * (seconds + takes_s)
     assert server.num_refused == 0
     assert now <= slowest + number * takes_s + 1
@@ -224,8 +236,8 @@ class Asked:
         self.clock = clock
         self.sent: list[tuple[str, float]] = []
 
-    async def ask(self, turns: Turns, name: str, *, model: str = "", is_again: bool = False) -> None:
-        await turns.turn(lambda: name, model, is_again=is_again)
+    async def ask(self, queue: RequestQueue, name: str, *, model: str = "", is_again: bool = False) -> None:
+        await queue.wait_for_turn(lambda: name, model, is_again=is_again)
         self.sent.append((name, self.clock() - 1_000_000))
 
 
@@ -238,12 +250,12 @@ def test_first_come_first_served_but_for_what_is_sent_again() -> None:
     asked = Asked(clock)
 
     async def main() -> None:
-        turns = Turns("s", clock=clock, sleep=clock.sleep)
-        turns.slow_down_to(60)
-        turns.slow_down_to(30)
-        turns.slow_down_to(90)  # the smallest counts
-        tasks = [asyncio.create_task(asked.ask(turns, name)) for name in "abc"]
-        tasks.append(asyncio.create_task(asked.ask(turns, "d", is_again=True)))
+        queue = RequestQueue("s", clock=clock, sleep=clock.sleep)
+        queue.slow_down_to(60)
+        queue.slow_down_to(30)
+        queue.slow_down_to(90)  # the smallest counts
+        tasks = [asyncio.create_task(asked.ask(queue, name)) for name in "abc"]
+        tasks.append(asyncio.create_task(asked.ask(queue, "d", is_again=True)))
         await asyncio.gather(*tasks)
 
     run(main)
@@ -256,9 +268,9 @@ def test_a_model_that_waits_keeps_no_other_waiting() -> None:
     asked = Asked(clock)
 
     async def main() -> None:
-        turns = Turns("s", clock=clock, sleep=clock.sleep)
-        turns.told(window(0, 100.0), 0, "a")
-        await asyncio.gather(*(asked.ask(turns, name, model=name[0]) for name in ("a1", "a2", "b1", "b2")))
+        queue = RequestQueue("s", clock=clock, sleep=clock.sleep)
+        queue.update_allowance(window(0, 100.0), 0, "a")
+        await asyncio.gather(*(asked.ask(queue, name, model=name[0]) for name in ("a1", "a2", "b1", "b2")))
 
     run(main)
     assert asked.sent[:2] == [("b1", 0), ("b2", 0)]
@@ -270,10 +282,10 @@ def test_models_take_turns() -> None:
     asked = Asked(clock)
 
     async def main() -> None:
-        turns = Turns("s", clock=clock, sleep=clock.sleep)
-        turns.slow_down_to(6)
+        queue = RequestQueue("s", clock=clock, sleep=clock.sleep)
+        queue.slow_down_to(6)
         await asyncio.gather(
-            *(asked.ask(turns, name, model=name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"))
+            *(asked.ask(queue, name, model=name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"))
         )
 
     run(main)
@@ -292,15 +304,15 @@ def test_nothing_to_send_takes_no_turn_and_an_error_none_either() -> None:
         raise ModelStoppedError("it stopped")
 
     async def main() -> None:
-        turns = Turns("s", clock=clock, sleep=clock.sleep)
-        turns.slow_down_to(1)
-        assert await turns.turn(lambda: "first") == "first"
-        assert await turns.turn(nothing) is None
+        queue = RequestQueue("s", clock=clock, sleep=clock.sleep)
+        queue.slow_down_to(1)
+        assert await queue.wait_for_turn(lambda: "first") == "first"
+        assert await queue.wait_for_turn(nothing) is None
         with pytest.raises(ModelStoppedError):
-            await turns.turn(stopped)
+            await queue.wait_for_turn(stopped)
         assert clock.sleeps == []
-        cancelled = asyncio.create_task(turns.turn(lambda: "never"))
-        later = asyncio.create_task(turns.turn(lambda: "later"))
+        cancelled = asyncio.create_task(queue.wait_for_turn(lambda: "never"))
+        later = asyncio.create_task(queue.wait_for_turn(lambda: "later"))
         await asyncio.sleep(0)
         cancelled.cancel()
         assert await later == "later"
@@ -311,10 +323,10 @@ def test_nothing_to_send_takes_no_turn_and_an_error_none_either() -> None:
 
 def test_without_a_limit_there_is_no_queue_and_no_file(tmp_path: Path) -> None:
     async def main() -> None:
-        turns = Turns("s", tmp_path / "folder", clock=Clock())
-        assert await turns.turn(lambda: 3) == 3
-        assert turns._servers == {}
-        turns.told(None, 0)
+        queue = RequestQueue("s", tmp_path / "folder", clock=Clock())
+        assert await queue.wait_for_turn(lambda: 3) == 3
+        assert queue._servers == {}
+        queue.update_allowance(None, 0)
 
     run(main)
     assert list((tmp_path / "folder").iterdir()) == []
@@ -327,12 +339,12 @@ def test_processes_share_the_pace(tmp_path: Path, limit: str) -> None:
     asked = Asked(clock)
 
     async def main() -> None:
-        both = [Turns("s", tmp_path, clock=clock, sleep=clock.sleep) for _ in range(2)]
+        both = [RequestQueue("s", tmp_path, clock=clock, sleep=clock.sleep) for _ in range(2)]
         if limit == "by the user":
-            for turns in both:
-                turns.slow_down_to(6)
+            for queue in both:
+                queue.slow_down_to(6)
         else:
-            both[0].told(bucket(1, 590.0, 60), 0)
+            both[0].update_allowance(bucket(1, 590.0, 60), 0)
         await asyncio.gather(*(asked.ask(both[number % 2], str(number)) for number in range(6)))
 
     run(main)
@@ -345,7 +357,7 @@ def test_the_smallest_number_of_all_processes_counts(tmp_path: Path) -> None:
     asked = Asked(clock)
 
     async def main() -> None:
-        fast, slow = (Turns("s", tmp_path, clock=clock, sleep=clock.sleep) for _ in range(2))
+        fast, slow = (RequestQueue("s", tmp_path, clock=clock, sleep=clock.sleep) for _ in range(2))
         fast.slow_down_to(600)
         slow.slow_down_to(6)  # a model that only one of the workers has loaded
         await asyncio.gather(*(asked.ask(fast, str(number)) for number in range(3)))
@@ -356,17 +368,17 @@ def test_the_smallest_number_of_all_processes_counts(tmp_path: Path) -> None:
 
 def test_host_and_key_have_one_queue() -> None:
     endpoint = Endpoint(url="http://rated:1/v1", requests_per_minute=60)
-    turns = turns_for(endpoint, None)
-    assert turns_for(Endpoint(url="http://rated:1/other/v1"), None) is turns
-    assert turns_for(Endpoint(url="http://rated:1/v1", api_key_env="OTHER"), None) is not turns
-    assert turns_for(Endpoint(url="http://rated:1/v1", requests_per_minute=6), None)._known.between_s == 10
+    queue = request_queue_for(endpoint, None)
+    assert request_queue_for(Endpoint(url="http://rated:1/other/v1"), None) is queue
+    assert request_queue_for(Endpoint(url="http://rated:1/v1", api_key_env="OTHER"), None) is not queue
+    assert request_queue_for(Endpoint(url="http://rated:1/v1", requests_per_minute=6), None)._known.between_s == 10
 
 
 # The client
 
 
-def paced(clock: Clock) -> Turns:
-    return Turns("http://server/v1", clock=clock, sleep=clock.sleep)
+def paced(clock: Clock) -> RequestQueue:
+    return RequestQueue("http://server/v1", clock=clock, sleep=clock.sleep)
 
 
 def test_a_client_obeys_what_the_server_has_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -382,7 +394,7 @@ def test_a_client_obeys_what_the_server_has_left(caplog: pytest.LogCaptureFixtur
             await post_once(client, server)
 
     with caplog.at_level(logging.WARNING):
-        talk(answer, ask=ask, clock=clock, turns=paced(clock))
+        talk(answer, ask=ask, clock=clock, queue=paced(clock))
     assert times == [0, 0, 20, 40]
     said = "http://server/v1 allows no more requests now; the next one is sent in 20 s"
     assert [record.getMessage() for record in caplog.records] == [said]  # once a minute
@@ -390,17 +402,17 @@ def test_a_client_obeys_what_the_server_has_left(caplog: pytest.LogCaptureFixtur
 
 def test_tries_count_as_requests() -> None:
     clock = Clock()
-    turns = paced(clock)
-    turns.slow_down_to(6)
+    queue = paced(clock)
+    queue.slow_down_to(6)
     busy = reply({"error": {"message": "slow down"}}, 429, "retry-after: 1")
-    talk(busy, busy, OK, ask=post_once, clock=clock, turns=turns)
+    talk(busy, busy, OK, ask=post_once, clock=clock, queue=queue)
     assert clock.now - 1_000_000 == pytest.approx(20)
 
 
 def test_requests_that_wait_leave_slots_to_other_models() -> None:
     clock = Together()
-    turns = Turns("http://server/v1", clock=clock, sleep=clock.sleep)
-    turns.told(window(0, 100.0), 0, "a")
+    queue = RequestQueue("http://server/v1", clock=clock, sleep=clock.sleep)
+    queue.update_allowance(window(0, 100.0), 0, "a")
     times: list[tuple[str, float]] = []
 
     def answer(call: Call) -> bytes:
@@ -408,13 +420,13 @@ def test_requests_that_wait_leave_slots_to_other_models() -> None:
         return OK
 
     async def ask(client: Any, server: Any) -> None:
-        settings = {"sleep": clock.sleep, "clock": clock, "limit": client.limit, "turns": turns}
+        settings = {"sleep": clock.sleep, "clock": clock, "limit": client.limit, "queue": queue}
         other = Client(client.endpoint, model="b", **settings)
         asked = [client.post("/completions", {"prompt": f"a{number}"}) for number in range(5)]
         await asyncio.gather(*asked, other.post("/completions", {"prompt": "b"}))
         await other.close()
 
-    talk(answer, ask=ask, clock=clock, model="a", turns=turns, endpoint={"max_connections": 2})
+    talk(answer, ask=ask, clock=clock, model="a", queue=queue, endpoint={"max_connections": 2})
     assert [times[0], *sorted(times[1:])] == [("b", 0), *((f"a{number}", 100) for number in range(5))]
 
 
@@ -427,8 +439,8 @@ def test_a_model_that_has_stopped_keeps_nobody_waiting() -> None:
             await asyncio.sleep(0)
         await clock.sleep(seconds)
 
-    turns = Turns("s", clock=clock, sleep=sleep)
-    turns.slow_down_to(1)
+    queue = RequestQueue("s", clock=clock, sleep=sleep)
+    queue.slow_down_to(1)
 
     async def ask(client: Any, server: Any) -> None:
         tasks.extend(asyncio.create_task(client.post("/completions", {"prompt": str(number)})) for number in range(50))
@@ -436,7 +448,7 @@ def test_a_model_that_has_stopped_keeps_nobody_waiting() -> None:
         assert all(isinstance(one, ModelStoppedError) for one in found)
         assert len(server.calls) == 1
 
-    talk(reply({"error": {"message": "who are you?"}}, 401), ask=ask, clock=clock, turns=turns)
+    talk(reply({"error": {"message": "who are you?"}}, 401), ask=ask, clock=clock, queue=queue)
     assert clock.sleeps == [60]
 
 
@@ -468,12 +480,12 @@ async def sleep(seconds):
         written.replace(NOW)
 
 
-class Turns(rates.Turns):
+class RequestQueue(rates.RequestQueue):
     def __init__(self, name, folder=None):
         super().__init__(name, folder, clock=clock, sleep=sleep)
 
 
-rates.Turns = Turns
+rates.RequestQueue = RequestQueue
 '''
 
 

@@ -41,7 +41,13 @@ from pytest_llmeval.models.servers.connections import (
     retry_after_s,
     status_within,
 )
-from pytest_llmeval.models.servers.rates import BETWEEN_LINES_S, LONG_WAIT_S, Turns, allowance_in, turns_for
+from pytest_llmeval.models.servers.rates import (
+    BETWEEN_LINES_S,
+    LONG_WAIT_S,
+    RequestQueue,
+    allowance_in,
+    request_queue_for,
+)
 from pytest_llmeval.text.redaction import is_secret_value, one_line, remember
 from pytest_llmeval.types import JSON
 
@@ -122,7 +128,7 @@ class Client:
     """Talks to one endpoint. All methods run on the event loop of ``loop``.
 
     ``limit`` is how many requests may be open, by default that of the host, which the processes of a session share
-    through the folder ``shared``; dialects set its width. ``turns`` says when the next request may be sent; by default
+    through the folder ``shared``; dialects set its width. ``queue`` says when the next request may be sent; by default
     those of host and key, shared as well. ``model`` is the name by which hosted APIs count requests. ``budget`` is what
     the session may pay, by ``prices`` of a million tokens that are read and written; ``limit_field`` is the user's name
     of the field that limits a reply. ``sleep``, the clocks and ``jitter`` (a number from 0 to 1) stand in for time and
@@ -137,7 +143,7 @@ class Client:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         get_timeout_s: float = GET_TIMEOUT_S,
         limit: Limit | None = None,
-        turns: Turns | None = None,
+        queue: RequestQueue | None = None,
         shared: Path | None = None,
         budget: Budget | None = None,
         prices: tuple[float, float] = (0.0, 0.0),
@@ -156,7 +162,7 @@ class Client:
         self._entrance = asyncio.Lock()
         """Held by the request that waits for its turn, with a slot that other models could have: by no more of them."""
         self.limit = limit or limit_for(endpoint, shared)
-        self.turns = turns or turns_for(endpoint, shared)
+        self.queue = queue or request_queue_for(endpoint, shared)
         self._model = model
         self._timeout_s, self._get_timeout_s = timeout_s, get_timeout_s
         key = environ[endpoint.api_key_env].strip() if endpoint.api_key_env else ""
@@ -205,7 +211,7 @@ class Client:
         async with contextlib.AsyncExitStack() as held:
             async with self._entrance:
                 ticket = await held.enter_async_context(self.limit.slot())
-                wanted = await self.turns.turn(lambda: self._made(body), self._model)
+                wanted = await self.queue.wait_for_turn(lambda: self._made(body), self._model)
             if wanted is None:
                 return TimedReply({}, seconds=0.0)
             content = json.dumps(wanted, separators=(",", ":")).encode()
@@ -220,7 +226,7 @@ class Client:
             async def attempt() -> TimedReply:
                 nonlocal num_tries
                 if num_tries:
-                    await self.turns.turn(lambda: self._made(wanted), self._model, is_again=True)
+                    await self.queue.wait_for_turn(lambda: self._made(wanted), self._model, is_again=True)
                 num_tries += 1
                 return await self._post(path, content, ticket, most)
 
@@ -284,7 +290,7 @@ class Client:
         else:
             reply, seconds = await self._paid(self._budget, most, path, content)
         allowance = allowance_in(reply.headers, self._wall_clock())
-        self.turns.told(allowance, self.usage.num_in_flight - 1, self._model)
+        self.queue.update_allowance(allowance, self.usage.num_in_flight - 1, self._model)
         if reply.is_success and isinstance(reply.body, dict) and not reply.body.get("error"):
             self.limit.answered(ticket)
             self._num_given_up = 0

@@ -1,8 +1,8 @@
 """Says when the next request may be sent to a server: by the user's ``requests_per_minute``, and by the headers in
 which servers say how many requests they still allow.
 
-``ServerPace`` is what is known of one server and key; the processes of a session share it. ``Turns`` has the queues
-of one process.
+``ServerPace`` is what is known of one server and key; the processes of a session share it. ``RequestQueue`` has the
+queues of one process.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
     "LONG_WAIT_S",
     "Allowance",
     "Remaining",
+    "RequestQueue",
     "ServerPace",
-    "Turns",
     "allowance_in",
-    "turns_for",
+    "request_queue_for",
 ]
 
 LONGEST_WAIT_S: Final = 120.0
@@ -219,7 +219,7 @@ class ServerPace:
             remaining[model] = after
         return replace(self, next_at=now + self.between_s if self.between_s else self.next_at, remaining=remaining)
 
-    def told(self, model: str, found: Allowance, now: float, num_in_flight: int) -> ServerPace:
+    def update_allowance(self, model: str, found: Allowance, now: float, num_in_flight: int) -> ServerPace:
         """Return the pace after a reply that says this, while so many others are in flight."""
         after = _remaining(found, self.remaining.get(model), now, num_in_flight)
         return replace(self, remaining={**self.remaining, model: after})
@@ -242,7 +242,7 @@ class _Waiting:
     model: str
 
 
-class Turns:
+class RequestQueue:
     """The queues, one for each model, for the next moment at which a request may be sent. All methods but
     ``slow_down_to`` run on one event loop.
 
@@ -276,13 +276,13 @@ class Turns:
         next_at = 0.0 if self._shared is None else self._clock() + between_s
         self._change(lambda pace: pace.slowed_down(between_s, next_at))
 
-    def told(self, found: Allowance | None, num_in_flight: int, model: str = "") -> None:
+    def update_allowance(self, found: Allowance | None, num_in_flight: int, model: str = "") -> None:
         """Learn what a reply says the server still allows."""
         if found is not None:
             with suppress(OSError):  # the folder is gone: this request has its reply, the next one fails
-                self._change(lambda pace: pace.told(model, found, self._clock(), num_in_flight))
+                self._change(lambda pace: pace.update_allowance(model, found, self._clock(), num_in_flight))
 
-    async def turn(self, make: Callable[[], _T], model: str = "", *, is_again: bool = False) -> _T:
+    async def wait_for_turn(self, make: Callable[[], _T], model: str = "", *, is_again: bool = False) -> _T:
         """Return what ``make`` makes, when it may be sent. If it makes None, nothing is sent, which takes no turn.
 
         ``make`` is called when the request is the first in the queue. One that was sent before (``is_again``) stands
@@ -355,31 +355,31 @@ class Turns:
         self._known = changed(self._known) if self._shared is None else self._shared.change(self._known, changed)
 
 
-_turns: WeakValueDictionary[tuple[str, Path | None], Turns] = WeakValueDictionary()
-_turns_lock = threading.Lock()
+_queues: WeakValueDictionary[tuple[str, Path | None], RequestQueue] = WeakValueDictionary()
+_queues_lock = threading.Lock()
 
 
-def turns_for(endpoint: Endpoint, shared: Path | None) -> Turns:
+def request_queue_for(endpoint: Endpoint, shared: Path | None) -> RequestQueue:
     """Return the queue of the endpoint's host and key, which all models on it share.
 
     ``shared`` is the folder of the session's processes.
     """
     counted = f"{endpoint.host} {endpoint.api_key_env}"
-    with _turns_lock:
-        turns = _turns.get((counted, shared))
-        if turns is None:
+    with _queues_lock:
+        queue = _queues.get((counted, shared))
+        if queue is None:
             name = hashlib.sha256(f"pace {counted}".encode()).hexdigest()[:16]
-            turns = _turns[counted, shared] = Turns(endpoint.url, None if shared is None else shared / name)
+            queue = _queues[counted, shared] = RequestQueue(endpoint.url, None if shared is None else shared / name)
         if endpoint.requests_per_minute is not None:
-            turns.slow_down_to(endpoint.requests_per_minute)
-        return turns
+            queue.slow_down_to(endpoint.requests_per_minute)
+        return queue
 
 
 def _after_fork() -> None:
     """Forget the queues of the parent: its requests are not this process's."""
-    global _turns_lock
-    _turns_lock = threading.Lock()
-    _turns.clear()
+    global _queues_lock
+    _queues_lock = threading.Lock()
+    _queues.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork) if hasattr(os, "register_at_fork") else None
