@@ -55,12 +55,14 @@ def _add_compare(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> int:
     from pytest_llmeval.gates.decide import decide_saved, read_verified
+    from pytest_llmeval.gates.earlier_reports import EarlierReports
 
     check_no_input(options.output, [options.baseline, options.report])
     with without_collection():
         baseline, report = read_verified(options.baseline), read_verified(options.report)
         _tell_what_is_odd(options, baseline, report)
-        results = decide_saved(report, _gate_options(options, compares=True), baseline)
+        earlier = EarlierReports.of([(str(options.baseline), baseline)])
+        results = decide_saved(report, _gate_options(options, compares=True), earlier)
     return _conclude(report, results, options, nothing="no suite was compared: the two reports have none in common")
 
 
@@ -125,9 +127,7 @@ def _gate(options: argparse.Namespace) -> int:
         report = read_verified(options.report, options.gate or (() if options.baseline is None else None))
         until = report.created if len(paths) > 1 else None
         earlier = read_earlier(paths, options.baseline_last, until=until) if paths else None
-        baseline = None if earlier is None else earlier.newest
-        chosen = _gate_options(options, compares=baseline is not None)
-        results = decide_saved(report, chosen, baseline, earlier=earlier)
+        results = decide_saved(report, _gate_options(options, compares=earlier is not None), earlier)
     nothing = (
         "no gate was decided: the suites have no gates of their own that the report can decide, and gates of the "
         "command line or the ini file are not saved in a report; give them as --gate 'boolq: accuracy >= 0.6'"

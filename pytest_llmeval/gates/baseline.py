@@ -89,32 +89,26 @@ class _Test:
 
 
 def compare_reports(
-    baseline: Report,
-    current: Report,
-    options: GateOptions,
-    selection: Selection,
-    *,
-    earlier: EarlierReports | None = None,
+    earlier: EarlierReports, current: Report, options: GateOptions, selection: Selection
 ) -> tuple[GateResult, ...]:
-    """Compare every suite of ``current`` with the suite of its name in ``baseline``, in the order of the suites.
+    """Compare every suite of ``current`` with the suite of its name in ``earlier`` reports, in the order of the suites.
 
-    With several ``earlier`` reports, of which the baseline is the newest, a suite is compared with the mean of the last
+    With one report this is the baseline. With several the newest is, and a suite is compared with the mean of the last
     ones and with the oldest. A suite that did not run because the session looked elsewhere, or left tests out, is
     skipped.
     """
     settings = options.comparison or BaselineSettings()
     undecided = options.undecided
-    plans_of = SuitePlans(baseline, current, settings.margins, settings.compare)
+    plans_of = SuitePlans(earlier.newest, current, settings.margins, settings.compare)
     found: list[GateResult | _Test] = []
-    if earlier is None or len(earlier.reports) == 1:
+    if len(earlier.reports) == 1:
         found += _compared(plans_of, current.suite_names, options, selection)
     else:
         for side in earlier.sides(current.suites, settings.compare):
             own_plans = SuitePlans(side.report, current, settings.margins, settings.compare, side.runs)
             found += [_with_side(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)
-    reports = [baseline] if earlier is None else [report for _, report in earlier.reports]
-    known = {name for report in reports for name in report.suite_names}
+    known = {name for _, report in earlier.reports for name in report.suite_names}
     results += plans_of.suites_that_did_not_run(selection, undecided, known)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):

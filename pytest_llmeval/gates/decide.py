@@ -37,11 +37,10 @@ def decide(
     report: Report,
     options: GateOptions,
     *,
-    baseline: Report | None,
+    earlier: EarlierReports | None,
     selection: Selection,
-    earlier: EarlierReports | None = None,
 ) -> tuple[GateResult, ...]:
-    """Return the results of all gates: thresholds, then comparisons with the baseline, or with ``earlier`` reports.
+    """Return the results of all gates: thresholds, then comparisons with ``earlier`` reports, if there are some.
 
     A gate that cannot be decided because of a defect of ours fails, as does every gate that is not known to hold.
     """
@@ -51,11 +50,12 @@ def decide(
     except Exception as error:
         results.append(_broken(_THRESHOLDS, error))
     is_for_this = selection.has_model or options.origin == "option"  # one of the ini file is for sessions with a model
-    if options.comparison is not None and baseline is not None and is_for_this:
-        results += _compared(report, options, baseline, selection, earlier)
+    if options.comparison is not None and earlier is not None and is_for_this:
+        results += _compared(report, options, earlier, selection)
     elif options.is_first:
         reason = "there is no baseline yet: --llm-update-baseline writes the first one"
         results.append(replace(_BASELINE, origin=options.origin, outcome=options.undecided, reason=reason))
+    baseline = None if earlier is None else earlier.newest
     results = [_with_served(result, report, baseline) for result in results]
     if not results and options.require:
         reason = "there was no gate to decide, and --llm-require-gates requires one"
@@ -64,11 +64,7 @@ def decide(
 
 
 def _compared(
-    report: Report,
-    options: GateOptions,
-    baseline: Report,
-    selection: Selection,
-    earlier: EarlierReports | None,
+    report: Report, options: GateOptions, earlier: EarlierReports, selection: Selection
 ) -> Iterable[GateResult]:
     from pytest_llmeval.gates.baseline import compare_reports
 
@@ -77,7 +73,7 @@ def _compared(
         reason = "these samples were selected because they were wrong: any other answer would be an improvement"
         return [replace(own, outcome=options.undecided, reason=reason)]
     try:
-        return compare_reports(baseline, report, options, selection, earlier=earlier)
+        return compare_reports(earlier, report, options, selection)
     except Exception as error:
         return [_broken(own, error)]
 
@@ -118,15 +114,13 @@ def read_verified(path: Path, gates: Sequence[GivenGate] | None = None) -> Repor
     return verify_report(report, f"the report {path}", bounds_of=bounds_of)
 
 
-def decide_saved(
-    report: Report, options: GateOptions, baseline: Report | None = None, *, earlier: EarlierReports | None = None
-) -> tuple[GateResult, ...]:
-    """Return the results of the given gates, or of the suites' own gates if there are none and there is no baseline.
+def decide_saved(report: Report, options: GateOptions, earlier: EarlierReports | None = None) -> tuple[GateResult, ...]:
+    """Return the results of the given gates, or of the suites' own gates if there are none and nothing to compare with.
 
     A suite of the baseline that the report lacks is missing, unless the report says that it covers a selection.
     """
-    if options.given or baseline is not None:
+    if options.given or earlier is not None:
         report = replace(
             report, suites=tuple(replace(suite, info=replace(suite.info, gates={})) for suite in report.suites)
         )
-    return decide(report, options, baseline=baseline, selection=Selection.of(report), earlier=earlier)
+    return decide(report, options, earlier=earlier, selection=Selection.of(report))

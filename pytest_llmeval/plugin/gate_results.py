@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.gates.decide import decide
-from pytest_llmeval.plugin.gate_setup import baseline_key, earlier_key, gate_options, read_baseline, selection_of
+from pytest_llmeval.plugin.gate_setup import baseline_of, earlier_key, gate_options, read_baseline, selection_of
 from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.tables.comparisons import MAX_FAILED, gate_name
@@ -110,13 +110,11 @@ def decide_and_log(session: pytest.Session, gathered: LLMSession) -> None:
         read_baseline(config, settings)  # the ini file's: without a model it was not read at the start
     except OptionError as error:
         results.append(GateResult(name="baseline", kind="baseline", origin="ini", outcome="failed", reason=str(error)))
-    baseline = config.stash.get(baseline_key, None)
     results += decide(
         gathered.report,
         gate_options(config, settings),
-        baseline=baseline,
-        selection=selection_of(config, gathered.report, baseline, gathered.absent),
         earlier=config.stash.get(earlier_key, None),
+        selection=selection_of(config, gathered.report, baseline_of(config), gathered.absent),
     )
     if any(result.outcome == "failed" for result in results):
         gathered.fail(session)  # before others hear of it, and may end the session

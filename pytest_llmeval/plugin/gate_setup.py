@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.reporting.report.report import Report, Selected, SuiteReport
 
 __all__ = [
-    "baseline_key",
+    "baseline_of",
     "baseline_path",
     "check_gates",
     "check_matched",
@@ -44,11 +44,14 @@ __all__ = [
 ]
 
 
-baseline_key = pytest.StashKey[Any]()
-"""The ``Report`` that is the session's baseline, once it was read; of several the newest."""
-
 earlier_key = pytest.StashKey[Any]()
-"""The ``EarlierReports`` of the session."""
+"""The ``EarlierReports`` of the session, once they were read."""
+
+
+def baseline_of(config: pytest.Config) -> Report | None:
+    """Return the session's baseline, of several reports the newest; None if it has none or did not read it yet."""
+    earlier = config.stash.get(earlier_key, None)
+    return None if earlier is None else earlier.newest
 
 
 def gate_options(config: pytest.Config, settings: Settings) -> GateOptions:
@@ -196,7 +199,7 @@ def check_whole(config: pytest.Config, collected: Collected) -> None:
 def read_baseline(config: pytest.Config, settings: Settings) -> None:
     """Read the baseline, if the session has one and it was not read before. Raises ``OptionError``."""
     path = baseline_path(config, settings)
-    if path is None or baseline_key in config.stash or is_first_run(config, settings):
+    if path is None or earlier_key in config.stash or is_first_run(config, settings):
         return
     from pytest_llmeval.gates.earlier_reports import read_earlier
 
@@ -204,15 +207,14 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
     try:
         if not os.path.exists(paths[0]):  # False for a name that is too long, and no error
             raise OptionError(f"there is no {path}: if this is the first run, add --llm-update-baseline to write it")
-        earlier = read_earlier(paths, settings.baseline_last)
+        config.stash[earlier_key] = read_earlier(paths, settings.baseline_last)
     except LLMEvalError as error:
         raise OptionError(f"{_named(settings)}: {error}") from None
-    config.stash[baseline_key], config.stash[earlier_key] = earlier.newest, earlier
 
 
 def describe_baseline(config: pytest.Config) -> str | None:
     """Return the baseline in a few words, for the session's header."""
-    baseline = config.stash.get(baseline_key, None)
+    baseline = baseline_of(config)
     path = baseline_path(config, config.stash[settings_key])
     if is_first_run(config, config.stash[settings_key]):
         return f"{path} (not there yet: this session writes it if it ends well)"

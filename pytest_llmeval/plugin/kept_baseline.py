@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import OptionError, ReportError
 from pytest_llmeval.gates.kept_baseline import Texts, keeps_replies, kept_report, why_not_kept
-from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path
+from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path
 from pytest_llmeval.reporting.storage.atomic_write import check_writable
 from pytest_llmeval.reporting.storage.report_file import write_report
 from pytest_llmeval.text.wording import counted
@@ -57,7 +57,7 @@ class BaselineWriter:
 
         ``absent`` are suites that were collected, and of which no sample ran.
         """
-        earlier = self._config.stash.get(baseline_key, None)
+        earlier = baseline_of(self._config)
         accepts = self._settings.update_baseline == "accept"
         problem = why_not_kept(report, earlier, absent=absent, accepts=accepts)
         if problem is None:

@@ -26,7 +26,7 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteEr
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.batcher import Models, are_same
-from pytest_llmeval.plugin.gate_setup import baseline_key, baseline_path, is_first_run, newest_baseline
+from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path, is_first_run, newest_baseline
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
@@ -484,7 +484,7 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     if path is None or is_first_run(config, settings):
         node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
         return suite, {}
-    baseline = config.stash.get(baseline_key, None) or config.stash.get(_read_key, None)
+    baseline = baseline_of(config) or config.stash.get(_read_key, None)
     if baseline is None:  # in a worker, whose controller has checked it
         baseline = config.stash[_read_key] = newest_baseline(path)
     names = [spec.name for spec in settings.model_specs]

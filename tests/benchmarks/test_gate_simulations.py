@@ -96,7 +96,7 @@ def test_the_simulated_tests_are_those_of_reports(model: str) -> None:
     for place in range(1, gate_creep.NUM_RUNS):
         earlier = EarlierReports.of(reports[:place])
         options = GateOptions(comparison=settings, allow_unscored=n)
-        results = compare_reports(earlier.newest, reports[place][1], options, Selection(), earlier=earlier)
+        results = compare_reports(earlier, reports[place][1], options, Selection())
         tests = gate_creep.tests_of(runs[:place], runs[place], clusters)
         expected = [one.p_drop for one in run_family(tests, settings.alpha)]
         found = [one.regression for one in results if one.regression]

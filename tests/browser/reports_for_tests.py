@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from pytest_llmeval.gates.decide import decide
+from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Selection
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo, without_texts
 from pytest_llmeval.reporting.report.report import GateOutcome, GateResult, Report, group_of_record
@@ -248,7 +249,7 @@ def plain_report(models: Sequence[str] = MODELS) -> Report:
         exit_code=1,
         problems=["essays: the judge's server was slow, and 2 requests were sent again"],
     )
-    return replace(report, gates=decide(report, GateOptions(allow_unscored=99), baseline=None, selection=Selection()))
+    return replace(report, gates=decide(report, GateOptions(allow_unscored=99), earlier=None, selection=Selection()))
 
 
 def against_baseline() -> Report:
@@ -259,7 +260,8 @@ def against_baseline() -> Report:
         for model in reversed(MODELS)
     )
     options = GateOptions(comparison=BaselineSettings(compare="common"), allow_unscored=99)
-    return replace(now, gates=decide(now, options, baseline=before, selection=Selection()), exit_code=1)
+    earlier = EarlierReports.of([("before.json", before)])
+    return replace(now, gates=decide(now, options, earlier=earlier, selection=Selection()), exit_code=1)
 
 
 # Hostile

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_llmeval.cli import main
 from pytest_llmeval.gates.baseline import compare_reports
+from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import GateOptions, Selection, parse_alpha
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import markdown_text
@@ -203,7 +204,7 @@ def test_the_numbers_are_the_engines(reports: dict[str, str], capsys: pytest.Cap
 
     _, results = as_json(capsys, "compare", reports["base"], reports["twelve"])
     base, now = read_report(Path(reports["base"])), read_report(Path(reports["twelve"]))
-    (found,) = compare_reports(base, now, GateOptions(), Selection())
+    (found,) = compare_reports(EarlierReports.of([("base.json", base)]), now, GateOptions(), Selection())
     expected = json.loads(json.dumps(asdict(found)))
     expected["regression"]["false_alarm_rate"] = None
     assert results == [expected]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pytest_llmeval.gates.baseline import compare_reports
+from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import BaselineSettings, GateOptions, Margin, Selection
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import GateResult, Report, SuiteReport, definitions_of
@@ -113,7 +114,8 @@ def compared(before: Report, after: Report, settings: BaselineSettings = DEFAULT
     """``options`` are those of ``GateOptions`` and ``Selection``."""
     chosen = {name: options.pop(name) for name in ("covers",) if name in options}
     selection = Selection(is_partial=options.pop("is_selection", False), **chosen)
-    return list(compare_reports(before, after, GateOptions(comparison=settings, **options), selection))
+    earlier = EarlierReports.of([("before.json", before)])
+    return list(compare_reports(earlier, after, GateOptions(comparison=settings, **options), selection))
 
 
 def the_one(before: Ran, after: Ran, settings: BaselineSettings = DEFAULT, **options: Any) -> GateResult:

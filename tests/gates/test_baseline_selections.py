@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.gates.decide import decide_saved
+from pytest_llmeval.gates.earlier_reports import EarlierReports
 from pytest_llmeval.gates.options import GateOptions
 from pytest_llmeval.reporting.report.report import GateResult, Report, Selected
 from tests.gates.reports_for_tests import COMMON, DEFAULT, Ran, compared, ran, report
@@ -109,6 +110,7 @@ def test_tests_of_schema_2_are_whole_where_a_whole_run_has_no_others() -> None:
 
 def test_a_saved_report_of_what_had_failed_is_compared_with_nothing() -> None:
     options = GateOptions(comparison=DEFAULT)
-    results = decide_saved(report(part(0, 10), selection=BY_OUTCOME), options, report(WHOLE))
+    earlier = EarlierReports.of([("whole.json", report(WHOLE))])
+    results = decide_saved(report(part(0, 10), selection=BY_OUTCOME), options, earlier)
     assert [one.outcome for one in results] == ["skipped"]
-    assert decide_saved(report(part(0, 10), selection=BY_KEYWORD), options, report(WHOLE))[0].outcome == "passed"
+    assert decide_saved(report(part(0, 10), selection=BY_KEYWORD), options, earlier)[0].outcome == "passed"

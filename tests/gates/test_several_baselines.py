@@ -32,7 +32,7 @@ def compared(
 ) -> list[GateResult]:
     found = EarlierReports.of(earlier, last)
     options = GateOptions(comparison=rules)
-    return list(compare_reports(found.newest, now, options, Selection(), earlier=found))
+    return list(compare_reports(found, now, options, Selection()))
 
 
 def exact_p(differences: Sequence[float]) -> float:
