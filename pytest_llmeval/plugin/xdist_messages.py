@@ -152,7 +152,7 @@ class Collected:
     has_model: bool
     categories: Mapping[str, Sequence[str]]
     may_have_others: bool
-    variants: Sequence[str] = ()
+    variants: Sequence[str]
 
     def encode(self) -> str:
         return json.dumps(asdict(self), default=str)

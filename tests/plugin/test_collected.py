@@ -18,6 +18,7 @@ def test_collected_goes_to_the_controller_and_back() -> None:
         has_model=False,
         categories={"a": ["x: \udcff", "y"]},
         may_have_others=True,
+        variants=["a: 2 variants (short, polite), 4 samples, 4 requests"],
     )
     text = collected.encode()
     assert text.isascii()
