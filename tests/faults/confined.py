@@ -27,6 +27,8 @@ MOST_PROCESSOR_S = 40
 SYSTEM = ("/dev/", "/proc/", "/sys/", "/usr/", "/lib", "/bin/", "/etc/ssl", "/etc/ld.so", "/etc/localtime")
 SYSTEM_FILES = ("/etc/mime.types", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf")
 FORKS_OF_OURS = ("bounded_worker.py",)
+ORIGIN = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false"]
+"""How git is asked for the commit of a report, so that it runs no program that the repository's settings name."""
 
 STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "os.forkpty")
 READS = ("open", "os.listdir", "os.scandir", "glob.glob")
@@ -67,7 +69,8 @@ class Watch:
             self.ran.append(f"{name} {arguments[:1]!r}")
         elif name == "subprocess.Popen":
             command = [os.fspath(part) for part in arguments[1]]
-            if command != ["uname", "-p"] and not any(str(part).endswith(FORKS_OF_OURS) for part in command):
+            is_known = command == ["uname", "-p"] or command[: len(ORIGIN)] == ORIGIN
+            if not is_known and not any(str(part).endswith(FORKS_OF_OURS) for part in command):
                 self.ran.append(f"{name} {command!r}")
         elif name == "exec":
             file = getattr(arguments[0], "co_filename", "")

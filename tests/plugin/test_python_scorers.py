@@ -256,6 +256,10 @@ def fails(info, *arguments, **named):
     return summarized(info, *arguments, **named)
 
 pytest_llmeval.reporting.report.summaries.summarize_suite = fails
+
+
+def pytest_unconfigure():
+    pytest_llmeval.reporting.report.summaries.summarize_suite = summarized  # other tests share this process
 """
 
 
