@@ -18,7 +18,7 @@ from pytest_llmeval.types import JSON
 __all__ = ["TOO_LARGE", "Event", "Span", "read_traces"]
 
 TOO_LARGE = "split it, with all spans of a trace in one file"
-"""What to do with a file that is too large."""
+"""The end of a message about a file that is too large: how to make it smaller."""
 
 _MAX_DOCUMENT_BYTES = 64_000_000
 
