@@ -24,7 +24,7 @@ __all__ = [
     "parse_number_of_reports",
 ]
 
-_EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=0.01' or 'boolq: accuracy=0.01'"
+_EXAMPLE = "expected a metric, =, and a number of at least 0, such as 'accuracy=0.01' or 'boolq: seconds=10%'"
 
 
 @dataclass(frozen=True, slots=True)

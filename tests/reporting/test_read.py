@@ -192,6 +192,16 @@ def test_a_page_is_no_report(path: Path) -> None:
     assert refused(path) == f"cannot read the report out.json: {expected}"
 
 
+def test_a_merge_conflict_is_named(path: Path) -> None:
+    """Baselines are kept in git, where two branches may each have written one."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    place = next(number for number, line in enumerate(lines) if '"records"' in line) + 1
+    lines[place:place] = ["<<<<<<< HEAD", lines[place], "=======", lines[place], ">>>>>>> feature"]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    expected = "it has a conflict that git left there; take one side, or write the file anew"
+    assert refused(path) == f"cannot read the report out.json:{place + 1}: {expected}"
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [

@@ -237,6 +237,9 @@ def _whole(path: Path, file: BinaryIO) -> Report:
         head = DECODER.decode(text)
     except json.JSONDecodeError as error:
         whole = text.rstrip()
+        if (place := f"\n{whole}".find("\n<<<<<<< ")) >= 0:
+            hint = "it has a conflict that git left there; take one side, or write the file anew"
+            raise ReportError(f"cannot read the report {path}:{whole[:place].count(chr(10)) + 1}: {hint}") from None
         if whole.lstrip().startswith("<"):
             hint = "it is a page, not JSON; name the report (.json) that it was made from"
             raise ReportError(f"cannot read the report {path}: {hint}") from None
