@@ -50,6 +50,7 @@ _MAX_ENUMERATED_VALUES = 4096
 _MAX_HELD = 2_000_000
 """Numbers in memory at a time."""
 _MAX_CACHED = 20_000
+"""Sums of rows that are drawn from at a time."""
 _MAX_STEPS = 20_000
 """Steps that sums on a grid may span, and are still convolved."""
 _MAX_TRANSFORMED = 1 << 23
@@ -291,8 +292,9 @@ def _picked(tables: Sequence[Numbers], num_draws: int) -> Numbers:
             for place in range(1, together):
                 table = (table[:, :, None] + padded[first : first + at_once, place, None, :]).reshape(len(table), -1)
             offsets = size * np.arange(len(table), dtype=np.uint32)
-            for start in range(0, num_draws, _MAX_CACHED):
-                shape = min(_MAX_CACHED, num_draws - start), len(table)
+            rows = max(1, _MAX_HELD // len(table))
+            for start in range(0, num_draws, rows):
+                shape = min(rows, num_draws - start), len(table)
                 picked = random.integers(size, size=shape, dtype=np.uint8 if size <= 256 else np.uint32)
                 sums[start : start + shape[0]] += table.ravel()[picked + offsets].sum(axis=1)
     return sums
