@@ -34,7 +34,7 @@ from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import ScoreLike
 
 if TYPE_CHECKING:
-    from pytest_llmeval.scoring.statistics.paired_tests import Numbers
+    from pytest_llmeval.scoring.statistics.null_distributions import Numbers
 
 __all__ = [
     "LEAST_CHANGE",

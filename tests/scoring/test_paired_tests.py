@@ -16,14 +16,12 @@ from statsmodels.stats.multitest import multipletests
 
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula, pooled
 from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
+from pytest_llmeval.scoring.statistics.null_distributions import NullDistribution, exchanged_sums, flipped_sums
 from pytest_llmeval.scoring.statistics.paired_tests import (
-    NullDistribution,
     PairedSums,
     PairedTest,
     PairedValues,
     draws_for,
-    exchanged_sums,
-    flipped_sums,
     holm,
     mcnemar,
     row_by_row,
