@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from pytest_llmeval.data.code_version import SOURCE
-from pytest_llmeval.gates.baseline import compared_metrics, compared_usage
 from pytest_llmeval.gates.options import Margin
 from pytest_llmeval.gates.sample_pairs import num_unscored
+from pytest_llmeval.gates.suite_plans import compared_metrics, compared_usage
 from pytest_llmeval.gates.usage import USAGE_FIELDS
 from pytest_llmeval.reporting.report.records import FINGERPRINT_DIGITS, Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
