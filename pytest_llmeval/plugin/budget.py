@@ -75,4 +75,5 @@ def check_budget(settings: Settings, own: ModelSettings) -> None:
                 "behind its name or by --llm-model-arg"
             )
     if all(spec.kind.budgeting == "free" for spec in specs):
-        raise OptionError(f"{option}: nothing is paid for {', '.join(spec.name for spec in specs)}")
+        names = ", ".join(spec.name for spec in specs)
+        raise OptionError(f"{option}: nothing is paid for {names}, which needs no server; leave the option out")
