@@ -301,9 +301,11 @@ def test_a_parent_that_is_killed_ends_a_computation_that_runs(platform: str, com
         sys.platform = {platform!r}
         process = BoundedProcess(lambda: {str(module)!r}, "computes")
         arguments = ("work", {{}}, Bounds(3600, None, "score.math"))
-        threading.Thread(target=process.compute, args=arguments).start()
+        thread = threading.Thread(target=process.compute, args=arguments)
+        thread.start()
         while process._process is None: pass
         print(process._process.pid, flush=True)
+        thread.join()  # Python 3.12 starts no thread once the main one has ended
         """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as parent:
