@@ -201,6 +201,7 @@ def project(llm_pytester: pytest.Pytester, template: Path, monkeypatch: pytest.M
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home / "datasets")
     for name, value in (("OPENAI_API_KEY", "sk-none"), ("KEY_TWO", "none")):
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
     return llm_pytester
 
 
@@ -350,6 +351,7 @@ PRINTED = {
     "--samples all": r"5 samples",
     "--samples wrong": r"(?s)\): wrong.*\d samples?$",
     "show report.json": r"sums +3 +",
+    "view report.json": r"^report\.html$",
 }
 """What our own commands with these words print; the first that are in one decide."""
 
