@@ -20,7 +20,7 @@ Role: TypeAlias = Literal["judge", "embedder"]
 class RoleDefinition:
     """One role: it has an option ``--llm-NAME`` and a fixture ``llm_NAME``.
 
-    ``task`` and ``asked_when`` complete the option's help: "The model that … where …". ``method`` is the method of the
+    ``task`` and ``asked_when`` complete the option's help: "The model that … if …". ``method`` is the method of the
     model that is asked. ``most`` is the number of models that a session may have; several are a panel. With
     ``has_json_replies`` its replies are JSON, and it is found out how a server can be held to that.
     """
@@ -45,8 +45,8 @@ class RoleDefinition:
     @property
     def help(self) -> str:
         """Return the option's help."""
-        several = " Several are a panel." if self.most > 1 else ""
-        return f"The model that {self.task} where {self.asked_when}; a SPEC as --llm-model takes it.{several}"
+        several = " Several form a panel." if self.most > 1 else ""
+        return f"The model that {self.task} if {self.asked_when}; a SPEC as for --llm-model.{several}"
 
 
 _TABLE = (

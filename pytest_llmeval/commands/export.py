@@ -28,7 +28,12 @@ def add_parsers(commands: Any) -> None:
     )
     parser.add_argument("report", type=Path, help="a report (.json), or a journal")
     parser.add_argument(
-        *("--to", "--format"), dest="to", type=_format, required=True, metavar="|".join(one.name for one in ours)
+        *("--to", "--format"),
+        dest="to",
+        type=_format,
+        required=True,
+        metavar="|".join(one.name for one in ours),
+        help="the format to write",
     )
     parser.add_argument("-o", "--output", type=Path, help=f"the file; without it, standard output (not for {binary})")
     parser.set_defaults(run=_export, wrong_call=parser.error)

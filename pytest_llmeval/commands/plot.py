@@ -56,7 +56,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument(
         "--no-title", action="store_true", help="do not write the title above each figure: a paper has a caption"
     )
-    parser.add_argument("--format", choices=_FORMATS, help="of the files in a folder (default: svg)")
+    parser.add_argument("--format", choices=_FORMATS, help="format of the files in a folder (default: svg)")
     parser.set_defaults(run=_plot, wrong_call=parser.error)
 
 

@@ -214,8 +214,8 @@ def _schema(options: argparse.Namespace) -> int:
 def _add_convert(commands: Any) -> None:
     parser = commands.add_parser(
         "convert",
-        help="write an lm-eval task file as a suite of our own format, or traces as rows of a data set",
-        description="Write an lm-eval task file as a suite of our own format. Paths of data files are relative to the "
+        help="write an lm-eval task file as a suite of this plugin, or traces as rows of a data set",
+        description="Write an lm-eval task file as a suite of this plugin. Paths of data files are relative to the "
         "folder of the suite file; with standard output, to the task file's folder: save the suite there. With --from "
         "otel: write exported traces of OpenTelemetry (OTLP as JSON Lines, or what the Python SDK's console exporters "
         "write) as JSON Lines, a row for each answer of a model.",

@@ -96,26 +96,25 @@ class GenerateSpec(Spec):
         1.0,
         gt=0,
         le=1,
-        description="Above temperature 0, sample from the likeliest tokens whose probabilities sum to this.",
+        description="Above temperature 0: sample from the likeliest tokens whose probabilities sum to this.",
     )
     top_k: int | None = Field(
         None,
         ge=0,
-        description="Above temperature 0, sample from so many of the likeliest tokens, 0 from all; at temperature 0 it "
-        "does nothing.",
+        description="Above temperature 0: sample from this many of the likeliest tokens; 0 means all.",
     )
     repetition_penalty: float = Field(
         1.0,
         gt=0,
-        description="Above 1, tokens that stand in the prompt or the reply already are less likely, at temperature 0 "
-        "too; as in transformers. For local models, and for servers that have such a setting.",
+        description="Above 1, tokens that the prompt or the reply already contains become less likely, at "
+        "temperature 0 too, as in transformers. For local models, and for servers that have such a setting.",
     )
     seed: int = Field(0, description="Decides what is sampled when the temperature is above 0.")
     reasoning: Annotated[Tags | None, BeforeValidator(_tags), WithJsonSchema(_TAGS_SCHEMA)] = Field(
         None,
-        description="Tags around the reasoning that a model writes before its answer, which is split off the reply; "
-        "stop applies behind it. By default those of think, thinking, reasoning, harmony (gpt-oss), mistral and kimi, "
-        "and what the chat template opened; false leaves replies whole.",
+        description="Tags around the reasoning that a model writes before its answer. It is split off the reply, and "
+        "stop applies only after it. By default the tags of think, thinking, reasoning, harmony (gpt-oss), mistral "
+        "and kimi, and those that the chat template opened; false leaves replies whole.",
     )
 
     @property

@@ -244,22 +244,22 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         kind="number",
         parse=_positive,
-        help="How many replicas --llm-ray starts. Default: one for each GPU of the cluster; without GPUs one for each "
-        "machine.",
+        help="How many replicas --llm-ray starts. Default: one for each GPU of the cluster, or one for each "
+        "machine if there are no GPUs.",
     ),
     Option(
         name="replica_cpus",
         metavar="N",
         kind="number",
         parse=_positive,
-        help="CPUs, and so threads, of a replica. Default: 1 beside a GPU, else those of the machine, shared among its "
-        "replicas.",
+        help="CPUs of a replica, and so its threads. Default: 1 beside a GPU, else those of the machine, "
+        "shared among its replicas.",
     ),
     Option(
         name="replica_gpus",
         metavar="N",
         parse=_gpus,
-        help="GPUs of a replica: a whole number, or a part of one, such as 0.5. Default: 1 where the cluster has GPUs.",
+        help="GPUs of a replica: a whole number, or a part of one, such as 0.5. Default: 1 if the cluster has GPUs.",
     ),
     Option(
         name="trust_remote_code",
@@ -305,8 +305,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="lm_eval:NAME",
         parse=_suite,
-        help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. Several with "
-        "commas, or given several times.",
+        help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. "
+        "Separate several with commas, or give the option several times.",
     ),
     Option(
         name="lm_eval",
@@ -357,14 +357,14 @@ OPTIONS: tuple[Option, ...] = (
         name="report_records",
         metavar="WHICH",
         parse=_one_of("all", "wrong", "none"),
-        help="Samples whose texts (question, prompt, reply, answer) the report has: all (the default), wrong (the "
-        "wrong and unscored ones) or none. It has the numbers of all.",
+        help="Samples whose texts (question, prompt, reply, answer) the report has: all (the default), wrong "
+        "(the wrong and unscored ones) or none. The numbers of all samples are there in any case.",
     ),
     Option(
         name="report_origin",
         metavar="WHAT",
         parse=_one_of("all", "none"),
-        help="What the report says of where it comes from: all (the default: commit, branch, run of the CI service, "
+        help="What the report says about its origin: all (the default: commit, branch, run of the CI service, "
         "labels) or none.",
     ),
     Option(
@@ -380,8 +380,9 @@ OPTIONS: tuple[Option, ...] = (
         parse=_path_or_none,
         without_value=".llmeval",
         is_seen_from_ini=True,
-        help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It holds "
-        "prompts and replies, whatever --llm-report-prompts says. none: no store, though the ini file names one.",
+        help="Keep the model's replies in this folder (default: .llmeval), and ask for none of them again. It "
+        "holds prompts and replies, whatever --llm-report-prompts says. none: no store, even if the ini file names "
+        "one.",
     ),
     Option(
         name="store_refresh",
@@ -392,21 +393,22 @@ OPTIONS: tuple[Option, ...] = (
         name="store_max_age",
         metavar="AGE",
         parse=_imported("text.wording:parse_age"),
-        help="Reuse replies of the store that are no older: 12h, 7d. Without it those of any age, but none of a model "
-        "that may have changed behind its name (a hosted one, Python code).",
+        help="Reuse replies of the store only up to this age: 12h, 7d. Without it, replies of any age are "
+        "reused, but none of a model that may have changed behind its name (a hosted one, Python code).",
     ),
     Option(
         name="budget",
         metavar="COST",
         parse=_money,
-        help="Ask for nothing more before more than this could be paid, in the currency of price_in and price_out. "
-        "Samples that are left are unscored; with --llm-store the next run goes on with them.",
+        help="Stop asking before more than this could be paid, in the currency of price_in and price_out. The "
+        "remaining samples are unscored; with --llm-store the next run continues with them.",
     ),
     Option(
         name="budget_tokens",
         metavar="N",
         parse=_positive,
-        help="Stop before more than N tokens, of prompts and replies together, of servers and Python functions.",
+        help="Stop asking before more than N tokens could be used, of prompts and replies together, by "
+        "servers and Python functions.",
     ),
     Option(
         name="gate",
@@ -423,8 +425,9 @@ OPTIONS: tuple[Option, ...] = (
         ini_field="project_baseline",
         metavar="REPORT.json",
         parse=_path,
-        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with statistics. A "
-        "pattern that fits several ('runs/*.json'): than the mean of the last ones, or than the oldest.",
+        help="Fail the run if a suite got worse than in this earlier report, sample by sample and with "
+        "statistics. A pattern for several reports ('runs/*.json') compares with the mean of the last ones, and with "
+        "the oldest.",
     ),
     Option(
         name="baseline_last",
@@ -448,8 +451,8 @@ OPTIONS: tuple[Option, ...] = (
         metavar="'METRIC=MARGIN'",
         parse=_imported("gates.options:Margin.parse"),
         help="How much worse than the baseline a metric may be: accuracy=0.01, or 'boolq: brier=0.02'; with a "
-        "percent sign, a share of the baseline's. Default: 0, of each suite's primary metric. Can be given several "
-        "times.",
+        "percent sign, a share of the baseline's value. Default: 0, for each suite's primary metric. Can be given "
+        "several times.",
     ),
     Option(
         name="gate_mode",
@@ -470,7 +473,7 @@ OPTIONS: tuple[Option, ...] = (
         name="alpha",
         metavar="P",
         parse=_imported("gates.options:parse_alpha"),
-        help="How often a session in which nothing got worse may fail against its baseline. Default: 0.05.",
+        help="The probability that a session in which nothing got worse fails against its baseline. Default: 0.05.",
     ),
     Option(
         name="allow_unscored",

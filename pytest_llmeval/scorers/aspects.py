@@ -74,22 +74,28 @@ class AspectsSettings(PromptedSettings):
         dict[str, str], BeforeValidator(_aspects, json_schema_input_type=list[_Known | _Described] | _Described)
     ] = Field(
         default_factory=lambda: dict(ASPECTS),
-        description="What is rated: names with descriptions, or a list of accuracy, completeness, clarity and of names "
-        "with descriptions.",
+        description="What the judge rates: a mapping of names to descriptions, or a list of accuracy, completeness, "
+        "clarity and such mappings.",
     )
     scale: Annotated[tuple[int, int], FROM_LIST] = Field((1, 5), description="The lowest and the highest rating.")
     n_iter: int = Field(
-        3, ge=1, le=100, description="How often the judge is asked, each time with a seed of its own; the mean counts."
+        3,
+        ge=1,
+        le=100,
+        description="How often the judge is asked, each time with another seed; the mean of its ratings counts.",
     )
     temperature: float = Field(
-        0.7, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, which is the same each time."
+        0.7,
+        ge=0,
+        le=10,
+        description="The judge's temperature: at 0 it gives its likeliest verdict, the same each time.",
     )
-    domain: str | None = Field(None, description="The field that the question is from, told to the judge.")
+    domain: str | None = Field(None, description="The field of knowledge of the questions, which the judge is told.")
 
     recorded: dict[str, _Columns] | None = Field(
         None,
-        description="The column with the ratings that a judge gave before, for each aspect, or a list of columns, one "
-        "for each time that it was asked: they are read, and no judge is asked. Ratings of one time have no spread.",
+        description="For each aspect, the column with ratings that a judge gave earlier, or a list of columns, one "
+        "for each time it was asked. No judge is asked then. Ratings in one column have no spread.",
     )
 
     @model_validator(mode="before")

@@ -33,7 +33,7 @@ class BleuSettings(ReferenceSettings):
         description="BLEU of n-grams up to each of these orders: 4 is what is usually called BLEU.",
     )
     max_order: int | None = Field(
-        None, ge=1, le=9, description="All orders up to this one, in place of k: max_order: 2 is k: [1, 2]."
+        None, ge=1, le=9, description="All orders up to this one, instead of k: max_order: 2 is k: [1, 2]."
     )
     smoothing: Smoothing = Field("exp", description="What to do if no n-gram of an order matches.")
     smooth_value: float | None = Field(

@@ -59,9 +59,9 @@ class ChoiceSettings(ScorerSettings):
     )
     metrics: Annotated[tuple[ChoiceMetric, ...], FROM_LIST] = Field(
         (),
-        description="Further metrics: of classification, with the options' indices as classes; greedy_match is the "
-        "share of samples for which greedy decoding writes a right option (lm-eval's exact_match); accuracy_pmi is "
-        "accuracy by pmi when normalize is another.",
+        description="Further metrics: those of classification take the options' indices as classes; greedy_match is "
+        "the share of samples for which greedy decoding writes a right option (lm-eval's exact_match); accuracy_pmi "
+        "is the accuracy by pmi if normalize is something else.",
     )
     ties: Literal["share", "first"] = Field(
         "share",

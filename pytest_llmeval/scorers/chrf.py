@@ -27,7 +27,7 @@ class ChrfSettings(ReferenceSettings):
     word_order: Annotated[tuple[Literal[0, 1, 2], ...], FROM_LIST, AfterValidator(each_once("entry"))] = Field(
         (0, 2),
         json_schema_extra=EACH_ONCE_SCHEMA,
-        description="Words in an n-gram, beside characters: 0 is chrF, 2 is chrF++.",
+        description="How many words an n-gram may have, beside characters: 0 is chrF, 2 is chrF++.",
     )
     beta: int = Field(2, ge=1, description="How much more recall weighs than precision.")
     lowercase: bool = Field(False, description="Compare without regard to case.")

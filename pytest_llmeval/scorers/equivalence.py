@@ -34,10 +34,12 @@ class EquivalenceSettings(PromptedSettings):
     kind: Literal["equivalence"] = "equivalence"
     needs_target = True
     math: bool = Field(
-        True, description="Compare the final answers with Math-Verify first, where it is installed and reads them."
+        True, description="First compare the final answers with Math-Verify, if it is installed and can read them."
     )
     form: Literal["json", "yes_no"] = Field(
-        "json", description="What the judge writes: JSON with its reason, or YES or NO alone, as some judges only can."
+        "json",
+        description="What the judge writes: JSON with its reason, or only YES or NO, for judges that cannot write "
+        "JSON.",
     )
 
     @property

@@ -36,13 +36,13 @@ class LetterSettings(ScorerSettings):
     max_tokens: int | None = Field(
         None,
         ge=1,
-        description="Tokens generated for a reply; by default generate.max_tokens where given, else 10.",
+        description="Tokens generated for a reply; by default generate.max_tokens if the suite has it, else 10.",
     )
     rule: Literal["stated", "first_upper"] = Field(
         "stated",
         description="How a reply is read. stated: the label in the last \\boxed{}, else after the last 'answer is' or "
-        "'answer:', else at the start, else the only one that is a separate word. first_upper: the first "
-        "upper-case letter, wherever it stands, as in ChronoLogic's script.",
+        "'answer:', else at the start, else the only label that is a separate word. first_upper: the first "
+        "upper-case letter anywhere, as in ChronoLogic's script.",
     )
 
     @model_validator(mode="after")

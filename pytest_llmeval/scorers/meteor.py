@@ -18,11 +18,13 @@ class MeteorSettings(ReferenceSettings):
 
     kind: Literal["meteor"] = "meteor"
     synonyms: bool = Field(
-        True, description="Match synonyms too, which needs WordNet's data; without, stems still match."
+        True, description="Match synonyms too, which needs WordNet's data; without them, stems still match."
     )
-    stem: bool = Field(True, description="Match words of one stem (Porter's) too; without, words as they are.")
+    stem: bool = Field(True, description="Match words with the same stem (Porter's) too, not only equal words.")
     tokenize: Literal["words", "whitespace"] = Field(
-        "words", description="Words and punctuation as nltk's word tokenizer finds them, or what white space separates."
+        "words",
+        description="words: words and punctuation as nltk's word tokenizer finds them. whitespace: what white space "
+        "separates.",
     )
     alpha: float = Field(0.9, ge=0, le=1, description="Weight of recall, against precision, in their mean.")
     beta: float = Field(3.0, ge=0, description="How steeply the penalty grows with the number of chunks.")

@@ -59,13 +59,15 @@ class PairwiseSettings(PromptedSettings):
         description="The column with the other reply; or {baseline: true}, for the reply in the report of "
         "--llm-baseline to the same sample of the suite of the same name."
     )
-    criterion: str | None = Field(None, description="By what they are compared, in words told to the judge.")
+    criterion: str | None = Field(
+        None, description="The criterion of the comparison, in the words that the judge is told."
+    )
     ties: bool = Field(True, description="Whether the judge may say that neither is better.")
     recorded: Annotated[tuple[str, ...], BeforeValidator(columns, json_schema_input_type=str | _Pair)] | None = Field(
         None,
-        description="The column with the verdicts (reply, other or tie) that a judge gave before, of pairs that were "
-        "judged in one order, or a list of two columns, in the order reply, other and in the opposite one: they are "
-        "read, and no judge is asked. Verdicts in one order have no order_consistency.",
+        description="The column with verdicts (reply, other or tie) that a judge gave earlier about pairs in one "
+        "order, or a list of two columns: in the order reply, other, and in the opposite order. No judge is asked "
+        "then. Verdicts in one order have no order_consistency.",
     )
 
     @field_validator("recorded", mode="before")

@@ -74,7 +74,7 @@ def _qrels(value: object) -> object:
 
 
 class RetrievalSettings(ScorerSettings):
-    """Documents that a search found, by relevance judgements."""
+    """The documents that a search found, compared with relevance judgements."""
 
     kind: Literal["retrieval"] = "retrieval"
     needs_target = False
@@ -86,23 +86,26 @@ class RetrievalSettings(ScorerSettings):
     metrics: Annotated[tuple[Metric, ...], FROM_LIST, AfterValidator(each_once("metric"))] | None = Field(
         None,
         json_schema_extra={"minItems": 1, "uniqueItems": True},
-        description="What is measured: ndcg, recall, … at each cut-off, or ndcg@20, ap, ap@100. Default: all of them.",
+        description="What is measured: ndcg, recall, … at each cut-off, ap, or a metric with its own cut-off: "
+        "ndcg@20, ap@100. Default: all of them.",
     )
     gain: Literal["linear", "exponential"] = Field(
         "linear",
-        description="The gain of a grade g where metrics are not named: ndcg has g, and ndcg_exp 2^g - 1.",
+        description="The gain of a grade g, if metrics are not named: with linear, ndcg has the gain g; with "
+        "exponential, ndcg_exp has 2^g - 1.",
     )
     relevant_from: int = Field(
         1, ge=1, description="The lowest grade of a relevant document; nDCG counts every grade above 0."
     )
     ties: Literal["order", "trec"] = Field(
         "order",
-        description="order: documents count as they are given. trec: by their scores, as trec_eval sorts them: equal "
-        "ones by their ids, the last first.",
+        description="order: documents count in the order in which they are given. trec: they are sorted by their "
+        "scores, as trec_eval does it; documents with equal scores are sorted by id, the last first.",
     )
     no_relevant: Literal["not_measurable", "one"] = Field(
         "not_measurable",
-        description="What a query counts of which no judged document is relevant: nothing, or 1. Precision is 0.",
+        description="The value of a query for which no document is judged relevant: none (not measurable), or 1. Its "
+        "precision is 0.",
     )
     qrels: Annotated[str | QrelsFile | None, BeforeValidator(_qrels)] = Field(
         None,

@@ -56,8 +56,8 @@ class RougeSettings(ReferenceSettings):
     ] = Field(
         ("1", "2", "L"),
         json_schema_extra=EACH_ONCE_SCHEMA,
-        description="ROUGE-N for a number, L, Lsum (by lines), or S: pairs of words in their order, with any words "
-        "between them, with S4 at most four.",
+        description="A number is ROUGE-N; L and Lsum (by lines) are ROUGE-L; S is pairs of words in their order, "
+        "with any number of words between them, S4 with at most four.",
     )
     stemmer: bool = Field(False, description="Compare stems (Porter's) of words.")
 

@@ -35,20 +35,20 @@ __all__ = ["Criterion", "RubricScorer", "RubricSettings"]
 class Criterion(Spec):
     """One line of a rubric."""
 
-    text: str = Field(min_length=1, description="What is asked of the reply, in words.")
+    text: str = Field(min_length=1, description="The criterion in words.")
     labels: Annotated[tuple[str, ...], FROM_LIST] = Field(
         ("fail", "pass"),
         json_schema_extra={"minItems": 2, "uniqueItems": True},
-        description="What the judge can say, from the worst, which is worth 0, to the best, which is worth 1.",
+        description="The answers that the judge can give, from the worst, worth 0, to the best, worth 1.",
     )
     points: int | None = Field(
         None,
         ge=1,
         le=100,
-        description="In place of labels: the judge gives a whole number of points, from 0 to this one; it is the "
-        "weight, too, unless there is another.",
+        description="Instead of labels: the judge gives a whole number of points from 0 to this. It is the weight "
+        "too, unless weight is given.",
     )
-    weight: float = Field(1.0, gt=0, le=1e6, description="How much it counts.")
+    weight: float = Field(1.0, gt=0, le=1e6, description="How much the criterion counts.")
 
     @model_validator(mode="after")
     def _labels_or_points(self) -> Self:
@@ -93,15 +93,15 @@ class RubricSettings(PromptedSettings):
     kind: Literal["rubric"] = "rubric"
     criteria: dict[str, OneCriterion] = Field(
         json_schema_extra=NAMES_IN_SCHEMA,
-        description="The criteria by name: a text, which is met (pass) or not (fail), or text with labels or points, "
-        "and weight.",
+        description="The criteria by name. Each is a text, which is met (pass) or not (fail), or a mapping with "
+        "text, labels or points, and weight.",
     )
     pass_: float = Field(
         1.0,
         alias="pass",
         gt=0,
         le=1,
-        description="The share of the weighted points from which on the reply is right.",
+        description="The reply is right if it has at least this share of the weighted points.",
     )
 
     @field_validator("criteria")

@@ -26,7 +26,7 @@ class SimilaritySettings(ScorerSettings):
         alias="pass",
         gt=-1,
         le=1,
-        description="The cosine from which on the reply is right. Default: nothing is right or wrong.",
+        description="A reply is right if its cosine is at least this. Default: nothing is right or wrong.",
     )
 
     def make(self) -> SimilarityScorer:

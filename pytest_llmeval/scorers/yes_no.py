@@ -42,15 +42,15 @@ class YesNoSettings(ScorerSettings):
     )
     rule: Literal["word", "prefix"] = Field(
         "word",
-        description="How a reply is read. word: the word yes or no in the last \\boxed{}, else after the last 'answer "
-        "is' or 'answer:', else at the start, else the only one that ends a clause. prefix: the first three "
-        "characters, yes or a start of no, so that 'not known' is no.",
+        description="How a reply is read. word: yes or no in the last \\boxed{}, else after the last 'answer is' or "
+        "'answer:', else at the start, else the only one that ends a clause. prefix: the first three characters, "
+        "which are yes or begin with no, so that 'not known' is no.",
     )
 
     tie_is_no: bool = Field(
         False,
-        description="By loglikelihood: if yes and no are equally likely, the answer is no. By default, the sample is "
-        "worth a half.",
+        description="For by: loglikelihood: if yes and no are equally likely, the answer is no. By default, the "
+        "sample is worth a half.",
     )
 
     def by_reply(self, works: Callable[[ScorerSettings], bool]) -> str:

@@ -83,23 +83,25 @@ Reductions: TypeAlias = Annotated[
 
 
 class EpochsSpec(Spec):
-    """Settings of how often every sample is asked, and how its scores become one."""
+    """Settings of how often the model answers every sample, and how the scores become one."""
 
-    count: int = Field(ge=1, le=MAX_EPOCHS, description="How often every sample is asked.")
+    count: int = Field(ge=1, le=MAX_EPOCHS, description="How often the model answers every sample.")
     reduce: Reductions = Field(
         ("mean",),
-        description="How a sample's scores become one. mean: the average of every number; right if every reply is "
-        "right, wrong if none is, else a number between. first: the score of the first reply. mode: the score of the "
-        "most frequent answer, the first one in a tie; mode@k: the same among the first k replies. any, all: right if "
-        "any reply is right, if all are. pass@k: the probability that at least one of k replies is right; pass^k: that "
-        "all k are; both unbiased. If several are given, the first decides what is right.",
+        description="How a sample's scores become one. mean: the average of every number; the sample is right if "
+        "every reply is right, wrong if none is, else a number between. first: the score of the first reply. mode: "
+        "the score of the most frequent answer, the first one in a tie; mode@k: the same among the first k replies. "
+        "any: right if any reply is right. all: right if all are. pass@k: the probability that at least one of k "
+        "replies is right. pass^k: the probability that all k are. Both estimates are unbiased. If several are "
+        "given, the first decides what is right.",
     )
 
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="For a scorer that gives numbers and no right or wrong: a reply is right if its first number is at "
-        "least this (at most, for a metric that is better when lower). pass@k, pass^k, any and all need it then.",
+        description="For a scorer that gives numbers without right or wrong: a reply is right if its first number is "
+        "at least this (at most this, for a metric that is better when lower). pass@k, pass^k, any and all need it "
+        "then.",
     )
     vote: Literal["answer", "text"] = Field(
         "answer",

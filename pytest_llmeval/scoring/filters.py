@@ -100,7 +100,10 @@ class AfterFilter(Spec):
     kind: Literal["after"] = "after"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
     match: Literal["first", "last"] = Field("last", description="Which of several markers counts.")
-    missing: Missing = Field("no_answer", description="A reply without the marker has no answer, or is kept whole.")
+    missing: Missing = Field(
+        "no_answer",
+        description="no_answer: a reply without the marker has no answer. keep: it stays whole.",
+    )
 
 
 class BeforeFilter(Spec):
@@ -109,7 +112,10 @@ class BeforeFilter(Spec):
     kind: Literal["before"] = "before"
     marker: str = Field(min_length=1, description="The text to look for, as it is written.")
     match: Literal["first", "last"] = Field("first", description="Which of several markers counts.")
-    missing: Missing = Field("keep", description="A reply without the marker has no answer, or is kept whole.")
+    missing: Missing = Field(
+        "keep",
+        description="no_answer: a reply without the marker has no answer. keep: it stays whole.",
+    )
 
 
 class RegexFilter(Spec):
@@ -133,7 +139,7 @@ class RegexFilter(Spec):
 class ChoiceRegexFilter(Spec):
     """Keep a letter in brackets, as lm-eval's multi_choice_regex finds it.
 
-    What the pattern finds; else the text of one of the sample's choices, as its letter; else a bare letter after a
+    The letter is found by the pattern, else by the text of one of the sample's choices, else as a bare letter after a
     colon.
     """
 

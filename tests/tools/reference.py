@@ -133,7 +133,7 @@ def _scorers() -> Iterator[str]:
             yield from ("", "Each of `criteria`; a text alone is its `text`:")
             yield from settings_table(Criterion)
         if name == "pairwise":
-            yield from ("", "`against` where it is no column:")
+            yield from ("", "`against`, if it is not a column:")
             yield from settings_table(AgainstBaseline)
     yield from ("", "`prompt` of a scorer that asks a judge; a text alone is its `template`:")
     yield from settings_table(OwnPrompt)
@@ -145,7 +145,7 @@ def _filters() -> Iterator[str]:
     yield "`{after: TEXT}`, `{before: TEXT}`, `{regex: PATTERN}` and `{choice_regex: PATTERN}` are short forms, and"
     yield "so is `{map: {TEXT: TEXT}}`. [More](scoring.md#filters)."
     plain = {name: model for name, model in FILTERS.items() if not _fields(model)}
-    yield from _table(("filter", "what it leaves"), [(f"`{name}`", _sentence(model)) for name, model in plain.items()])
+    yield from _table(("filter", "what it does"), [(f"`{name}`", _sentence(model)) for name, model in plain.items()])
     for name, model in FILTERS.items():
         if name not in plain:
             yield from ("", f"### `{name}`", "", _sentence(model))
@@ -243,25 +243,25 @@ def _gates() -> Iterator[str]:
     yield "A rule is a subject, `>=`, `>`, `<=` or `<`, and a number: `accuracy >= 0.6`. [More](gates.md)."
     subjects = [
         ("`METRIC`", "a [metric](#metrics) of the whole suite"),
-        ("`category.NAME.METRIC`", "of the samples of one category"),
-        ("`macro.METRIC`", "the mean over the categories (macro average), of two categories or more"),
-        ("`NAME.METRIC`", "with `score: several`, of the scorer of that name"),
-        ("`ci_low(SUBJECT)`, `ci_high(SUBJECT)`", "an end of the 95% interval of any of these"),
+        ("`category.NAME.METRIC`", "the metric over the samples of one category"),
+        ("`macro.METRIC`", "the mean of the metric over the categories (macro average), which have to be two or more"),
+        ("`NAME.METRIC`", "with `score: several`, the metric of the scorer of that name"),
+        ("`ci_low(SUBJECT)`, `ci_high(SUBJECT)`", "the lower or upper end of the 95% interval of any of these"),
     ]
     yield from _table(("subject", "what it is"), subjects)
     yield ""
-    yield "On the command line and in the ini file a suite stands before it: `boolq: accuracy >= 0.6`; without one, or"
-    yield "with `*`, the rule is for every suite that has the metric."
+    yield "On the command line and in the ini file, a suite's name comes before the rule: `boolq: accuracy >= 0.6`."
+    yield "Without a name, or with `*`, the rule is for every suite that has the metric."
 
 
 def _metrics() -> Iterator[str]:
     yield from ("", "## Metrics", "")
-    yield "What can be reported, gated and compared. A suite has those of its scorer; your own scorers can name others."
+    yield "Metrics are reported, gated and compared. A suite has those of its scorer; your own scorers can name others."
     known = [*METRICS.values(), *map(definition, _METRIC_FAMILIES)]
     rows = [(f"`{one.name}`", _KINDS[one.kind], _better(one), _range(one), _text(one.description)) for one in known]
     yield from _table(("metric", "kind", "better", "from, to", "meaning"), rows)
     yield ""
-    yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} stand for these names with other numbers or words."
+    yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} also exist with other numbers or words."
 
 
 def _better(metric: MetricDefinition) -> str:
@@ -280,7 +280,8 @@ def _range(metric: MetricDefinition) -> str:
 
 def _presets() -> Iterator[str]:
     yield from ("", "## Presets", "")
-    yield "`llmeval presets NAME` shows one whole, with its source and whose number it gives. [More](benchmarks.md)."
+    yield "`llmeval presets NAME` shows all of a preset, with its source and the published number that it gives."
+    yield "[More](benchmarks.md)."
     rows: list[tuple[str, str, str]] = []
     for family, members in itertools.groupby(all_presets(), key=lambda preset: preset.family):
         rows += _family(family, list(members))
@@ -306,8 +307,8 @@ def _scored_by(preset: Preset) -> str:
 
 def _options() -> Iterator[str]:
     yield from ("", "## Options of pytest", "")
-    yield "Each is also an ini value (`llm_…`) and an environment variable (`PYTEST_LLM_…`; of an option that can be"
-    yield "given several times, one value per line). The command line beats the environment, which beats the ini file."
+    yield "Each option is also an ini value (`llm_…`) and an environment variable (`PYTEST_LLM_…`), with one value per"
+    yield "line if it can be given several times. The command line beats the environment, which beats the ini file."
     defaults = {field.name: field for field in dataclasses.fields(Settings)}
     rows = [
         (
@@ -338,7 +339,7 @@ def _option_default(field: dataclasses.Field[Any]) -> str:
 
 def _commands() -> Iterator[str]:
     yield from ("", "## The command llmeval", "")
-    yield "What can be done without running a suite; `llmeval --version` prints the version. [More](reports.md)."
+    yield "`llmeval` works without running a suite; `llmeval --version` prints the version. [More](reports.md)."
     parser = argparse.ArgumentParser()
     commands: Any = parser.add_subparsers()
     for module in COMMANDS:
@@ -370,7 +371,8 @@ def _argument(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{metavar.upper()}`"
     takes = "" if action.nargs == 0 else f" {metavar}"
-    return _code(f"{action.option_strings[-1]}{takes}")
+    name = next(string for string in action.option_strings if string.startswith("--"))
+    return _code(f"{name}{takes}")
 
 
 def _capitalized(text: str) -> str:

@@ -137,9 +137,12 @@ class JudgedSettings(ScorerSettings):
     needs_target = False
     max_tokens: int = Field(1024, ge=1, description="Tokens that a verdict may have, its reasons included.")
     temperature: float = Field(
-        0.0, ge=0, le=10, description="Of the judge: 0 takes the likeliest verdict, more draws one."
+        0.0,
+        ge=0,
+        le=10,
+        description="The judge's temperature: at 0 it gives its likeliest verdict; above 0, verdicts are sampled.",
     )
-    seed: int = Field(0, ge=0, description="Of what is drawn.")
+    seed: int = Field(0, ge=0, description="The seed with which the judge's verdicts are sampled.")
 
     @property
     def asks_judge(self) -> bool:
@@ -280,9 +283,9 @@ class PromptedSettings(JudgedSettings):
     prompt: Annotated[OwnPrompt | None, BeforeValidator(_own_prompt, json_schema_input_type=str | OwnPrompt | None)] = (
         Field(
             None,
-            description="A template of the judge's task, or {path: file}, in place of our words, which it can show as "
-            "{{ default_prompt }}. What the settings say, the form of the verdict and the material, fenced, follow it "
-            "in any case.",
+            description="A template of the judge's task, or {path: FILE}. It replaces the default text, which it can "
+            "include as {{ default_prompt }}. After it, the judge always gets what the settings say, the form of the "
+            "verdict, and the fenced material.",
         )
     )
 

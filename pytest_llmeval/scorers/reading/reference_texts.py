@@ -90,7 +90,7 @@ class ReferenceSettings(ScorerSettings):
     max_reply_chars: int = Field(
         100_000,
         ge=1,
-        description="Characters of a reply that are judged, from its start; the record says where it was longer.",
+        description="Only the first this many characters of a reply are judged; the record says if it was longer.",
     )
     timeout_s: float = Field(
         30.0,

@@ -192,22 +192,32 @@ _DEFINITIONS = (
     MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
     MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
     MetricDefinition("ties", "count", None, "Samples in which the likeliest options are equally likely."),
-    MetricDefinition("decided_by_exact", "count", None, "Samples that the text of the reply decided."),
-    MetricDefinition("decided_by_math", "count", None, "Samples that mathematics decided."),
-    MetricDefinition("decided_by_judge", "count", None, "Samples that the judge decided."),
+    MetricDefinition("decided_by_exact", "count", None, "Samples that were decided by the text of the reply."),
+    MetricDefinition("decided_by_math", "count", None, "Samples that were decided by mathematics."),
+    MetricDefinition("decided_by_judge", "count", None, "Samples that were decided by the judge."),
     _gain("win_rate", "mean", "Share of the pairs whose reply is better; a tie or a contradiction is a half."),
     _gain("order_consistency", "proportion", "Share of the pairs with one verdict in both orders of the replies."),
     MetricDefinition(
         "order_kappa", "corpus", True, "Cohen's kappa of the verdicts in the two orders of the replies.", -1.0, 1.0
     ),
-    _gain("first_order_right", "proportion", "Share of the verdicts that people share, with the reply first."),
-    _gain("second_order_right", "proportion", "Share of the verdicts that people share, with the other reply first."),
-    _gain("both_orders_right", "proportion", "Share of the samples on which both verdicts are those of people."),
-    _gain("judge.agreement", "proportion", "Share of the samples that people rated to which the judge gives the same."),
-    MetricDefinition(
-        "judge.base_rate", "proportion", None, "Share of right ones among the samples that people rated.", 0.0, 1.0
+    _gain(
+        "first_order_right", "proportion", "Share of the verdicts that agree with people's, with the reply shown first."
     ),
-    MetricDefinition("judge.human_mean", "mean", None, "Mean of what people gave to the samples that they rated."),
+    _gain(
+        "second_order_right",
+        "proportion",
+        "Share of the verdicts that agree with people's, with the other reply shown first.",
+    ),
+    _gain(
+        "both_orders_right",
+        "proportion",
+        "Share of the samples on which the verdicts of both orders agree with people's.",
+    ),
+    _gain("judge.agreement", "proportion", "Share of the samples rated by people on which the judge agrees with them."),
+    MetricDefinition(
+        "judge.base_rate", "proportion", None, "Share of the samples rated by people that people call right.", 0.0, 1.0
+    ),
+    MetricDefinition("judge.human_mean", "mean", None, "Mean of people's ratings, over the samples that they rated."),
     MetricDefinition(
         "judge.kappa",
         "corpus",
@@ -216,12 +226,21 @@ _DEFINITIONS = (
         -1.0,
         1.0,
     ),
-    _gain("judge.sensitivity", "proportion", "Share of what people call right that the judge calls right."),
-    _gain("judge.specificity", "proportion", "Share of what people call wrong that the judge calls wrong."),
+    _gain(
+        "judge.sensitivity",
+        "proportion",
+        "Of the replies that people call right, the share that the judge calls right.",
+    ),
+    _gain(
+        "judge.specificity",
+        "proportion",
+        "Of the replies that people call wrong, the share that the judge calls wrong.",
+    ),
     _gain(
         "corrected_accuracy",
         "corpus",
-        "The accuracy that people would have given, from the judge's by its errors on the samples that they rated.",
+        "The accuracy that people would have given: the judge's, corrected by its errors on the samples "
+        "that people rated.",
     ),
     MetricDefinition(
         "judge.alpha", "corpus", True, "Krippendorff's alpha of the judges: 0 is chance, 1 is perfect.", -1.0, 1.0
@@ -229,7 +248,7 @@ _DEFINITIONS = (
     _loss(
         "dissent",
         "proportion",
-        "Mean distance of a judge's number from the panel's: of labels, the share that differ.",
+        "Mean distance of a judge's rating from the panel's; for labels, the share of samples on which they differ.",
     ),
     _gain("rubric", "mean", "Mean share of the weighted points of a rubric: 1 is perfect."),
     _gain("faithfulness", "mean", "Mean share of an answer's claims that the contexts support: 1 is perfect."),
@@ -238,7 +257,7 @@ _DEFINITIONS = (
     _gain("context_recall", "mean", "Mean share of the reference answer's claims that the contexts support."),
     _gain("faithfulness_ragas", "mean", "Faithfulness, with one verdict on all claims of an answer, as ragas asks."),
     _cosine("answer_relevance_ragas", "Answer relevance as ragas counts it: 0 for a noncommittal answer."),
-    _gain("context_recall_ragas", "mean", "Context recall, of the reference answer's sentences, as ragas asks."),
+    _gain("context_recall_ragas", "mean", "Context recall over the sentences of the reference answer, as ragas asks."),
     _cosine("similarity", "Mean cosine of the embeddings of the reply and of its nearest target: 1 is perfect."),
     MetricDefinition("aspects", "mean", True, "Mean of a judge's ratings over all aspects."),
     _gain("ap", "mean", "Mean average precision of all documents found (MAP): 1 is perfect.", in_terminal=False),
@@ -246,10 +265,15 @@ _DEFINITIONS = (
     _gain(
         "r_precision",
         "mean",
-        "Mean share of relevant ones among as many documents as are relevant: 1 is perfect.",
+        "Mean share of relevant documents among the first R, if R documents are relevant: 1 is perfect.",
         in_terminal=False,
     ),
-    _gain("bpref", "mean", "Mean bpref: how seldom judged irrelevant documents come first.", in_terminal=False),
+    _gain(
+        "bpref",
+        "mean",
+        "Mean bpref, which is lower the more documents judged irrelevant come before relevant ones: 1 is perfect.",
+        in_terminal=False,
+    ),
     MetricDefinition("no_answer", "count", False, "Samples whose reply held no answer; they are never right."),
 )
 
@@ -305,7 +329,11 @@ _FAMILIES: tuple[tuple[str, MetricDefinition], ...] = (
     (
         r"corrected_([A-Za-z_]\w*)",
         MetricDefinition(
-            "corrected_{}", "corpus", True, "The mean of {} that people would have given, from the judge's and theirs."
+            "corrected_{}",
+            "corpus",
+            True,
+            "The mean of {} that people would have given: the judge's, corrected by its errors on the "
+            "samples that people rated.",
         ),
     ),
     *_of_rankings(),

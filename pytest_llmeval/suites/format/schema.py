@@ -54,13 +54,15 @@ FieldRule: TypeAlias = Annotated[
 
 
 class JoinSpec(Spec):
-    """A file whose rows belong to the data set's rows, one to each."""
+    """A second file, whose columns are added to the rows of the data set."""
 
     path: str = Field(min_length=1, description="The file, relative to the suite file, in any format of dataset.path.")
-    on: str = Field(min_length=1, description="The column that both have, with values that are unique in the file.")
+    on: str = Field(
+        min_length=1, description="The column that both files have; its values are unique in the second file."
+    )
     format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
     key: str | None = Field(
-        None, description="Where in a JSON or YAML file the list of rows is; a mapping is one of ids to rows."
+        None, description="Where in a JSON or YAML file the list of rows is. A mapping there goes from ids to rows."
     )
     separator: str | None = Field(None, min_length=1, max_length=1, description="See dataset.separator.")
 
@@ -77,9 +79,9 @@ class RowsSpec(Spec):
     format: DataFormat | None = Field(None, description="The file's format, if its suffix does not give it.")
     key: str | None = Field(
         None,
-        description="Where in a JSON or YAML file the list of rows is; dots reach inner keys, and * goes through a "
-        "list and adds each entry's other columns to its rows: data.*.paragraphs.*.qas. Of a mapping from ids to rows, "
-        "* takes the rows, with the column id.",
+        description="Where in a JSON or YAML file the list of rows is. Dots reach inner keys; * goes through a list "
+        "and adds each entry's other columns to its rows: data.*.paragraphs.*.qas. For a mapping from ids to rows, * "
+        "takes the rows and makes their keys the column id.",
     )
     columns: Annotated[tuple[str, ...], FROM_LIST] | None = Field(
         None, description="Names of the columns of a CSV or TSV file that has no header."
@@ -88,8 +90,8 @@ class RowsSpec(Spec):
         None,
         min_length=1,
         max_length=1,
-        description="The character between the values of a CSV or TSV file; by default a tab in TSV, and in CSV a "
-        "comma or what the first line has in place of commas (a semicolon, a tab, |).",
+        description="The character between the values of a CSV or TSV file. By default a tab in TSV; in CSV a comma, "
+        "or the semicolon, tab or | of a first line without commas.",
     )
     join: JoinSpec | None = Field(
         None, description="A second file, whose columns are added to the rows: {path: answers.json, on: id}."
@@ -104,22 +106,22 @@ class RowsSpec(Spec):
 
 
 class DatasetSpec(RowsSpec):
-    """Rows, and how their columns become a sample."""
+    """Where rows come from, and how their columns become samples."""
 
     fields: dict[str, FieldRule] = Field(
         {},
-        description="How to make a sample's id, question, choices, target, choice_types, category and cluster, and its "
-        "response, which is scored if no model is given: from a column (dots reach nested ones) or a Jinja2 template. "
-        "A list is one of columns where the rows have columns of these names, else of texts. Any other name is a "
-        "variable for the prompt's template.",
+        description="The sample's id, question, choices, target, choice_types, category, cluster and response (which "
+        "is scored if no model is given), each from a column (dots reach nested ones) or a Jinja2 template. A list "
+        "means columns if the rows have columns of these names, else texts. Any other name is a variable for the "
+        "prompt's template.",
     )
     where: str | None = Field(None, description="A Jinja2 expression; rows for which it is false are left out.")
-    limit: int | None = Field(None, ge=1, description="Use the first this many rows, after where and the shuffle.")
+    limit: int | None = Field(None, ge=1, description="Use only this many rows, the first after where and the shuffle.")
     shuffle_seed: int | None = Field(None, description="Shuffle the rows with this seed.")
     columns_first: bool = Field(
         False,
-        description="In templates a column takes precedence over a field of the same name, and a column does not "
-        "become a field because of its name alone, as in lm-eval.",
+        description="As in lm-eval: in templates, a column takes precedence over a field of the same name, and a "
+        "column does not become a field only because of its name.",
     )
     python_values: bool = Field(
         False,
@@ -145,35 +147,36 @@ class FewshotSpec(RowsSpec):
     )
     sampler: Literal["seeded", "first_n", "lm_eval"] = Field(
         "seeded",
-        description="Draw once with the seed, take the first, or draw for every sample anew as lm-eval's random "
-        "sampler does.",
+        description="seeded: draw the examples once, with the seed. first_n: take the first ones. lm_eval: draw anew "
+        "for every sample, as lm-eval's random sampler does.",
     )
     spare: bool | None = Field(
         None,
-        description="For sampler: lm_eval, draw one more than count and leave the sample itself out, as lm-eval does "
-        "where the examples come from its test_split, or where a task has neither test_split nor fewshot_split; by "
-        "default true where the examples are the data set's own.",
+        description="For sampler: lm_eval, draw one more than count and leave the sample itself out. lm-eval does so "
+        "if the examples come from its test_split, or if a task has neither test_split nor fewshot_split. By default "
+        "true if the examples are the data set's own.",
     )
     match: str | None = Field(
         None,
         min_length=1,
-        description="A field or column: a sample is shown only examples that have the same value there, such as "
-        "category.",
+        description="A field or column, such as category: a sample is shown only examples with its own value there.",
     )
     fields: dict[str, FieldRule] = Field(
-        {}, description="Fields of the examples that differ from those of the data set; see dataset."
+        {}, description="Fields of the examples, if they differ from those of the data set; see dataset.fields."
     )
     template: str | None = Field(None, description="Template of an example's question; by default prompt.template.")
     answer: str | None = Field(
         None, description="Template of the answer that an example shows; by default the scorer's."
     )
     answer_delimiter: str | None = Field(
-        None, description="Stands before an example's answer; by default prompt.delimiter."
+        None, description="The text before an example's answer; by default prompt.delimiter."
     )
     prefix: str | None = Field(
-        None, description="Template of the beginning of an example's answer; by default prompt.prefix; empty for none."
+        None,
+        description="Template of the beginning of an example's answer; by default prompt.prefix. An empty text means "
+        "none.",
     )
-    delimiter: str = Field("\n\n", description="Stands between the parts of a prompt: system, examples, question.")
+    delimiter: str = Field("\n\n", description="The text between the parts of a prompt: system, examples, question.")
     multi_turn: bool = Field(
         False, description="In a chat, show each example as a turn of the user and one of the assistant."
     )
@@ -183,14 +186,14 @@ class PromptSpec(Spec):
     """Settings of how a sample becomes a prompt."""
 
     template: str | None = Field(None, description="Jinja2 template of the question; by default the scorer's.")
-    system: str = Field("", description="Text before everything else, or the system message of a chat; a template too.")
+    system: str = Field("", description="A template of the text before everything else, or of a chat's system message.")
     system_delimiter: str | None = Field(
-        None, description="Stands after the system text if there is no chat; by default prompt.fewshot.delimiter."
+        None, description="The text after the system text if there is no chat; by default prompt.fewshot.delimiter."
     )
     delimiter: str = Field(
         " ",
-        description="Stands between a prompt and an option, and before an example's answer. The default is left out "
-        "before an option or answer that begins with white space, but for suites with a preset.",
+        description="The text between a prompt and an option, and before an example's answer. The default is left "
+        "out before an option or answer that begins with white space, except in suites with a preset.",
     )
     prefix: str = Field(
         "",
@@ -279,29 +282,29 @@ class SuiteSpec(Spec):
     cluster: str | None = Field(
         None,
         min_length=1,
-        description="What samples that belong together share, such as a passage: a column or a template. Standard "
-        "errors and gates then count clusters, and at least 10 are needed.",
+        description="A column or template that has one value for all samples that depend on each other, such as "
+        "questions on one passage. Standard errors and gates then count clusters; at least 10 are needed.",
     )
     human: str | None = Field(
         None,
         min_length=1,
-        description="What people said of a sample's reply, on some or all samples: a column or a template, which gives "
-        "right or wrong, reply, other or tie for pairwise, else a number; nothing where they said nothing. The report "
-        "says how far the scorer agrees with them. Not part of the fingerprint.",
+        description="What people said about a sample's reply: a column or a template that gives right or wrong; "
+        "reply, other or tie for pairwise; or a number. It may be empty for some samples. The report says how far "
+        "the scorer agrees with people. Not part of the fingerprint.",
     )
     interval: Literal["bootstrap"] | None = Field(
         None,
-        description="bootstrap: 95% intervals by a seeded bootstrap over the samples (or over their clusters), not by "
-        "formulas. Not part of the fingerprint.",
+        description="bootstrap: compute 95% intervals by a seeded bootstrap over the samples (or over their "
+        "clusters) instead of by formulas. Not part of the fingerprint.",
     )
     filters: Filters = Field((), description="Steps applied to a reply, in this order, before it is scored.")
     score: ScoreSettings = Field(description="How a reply is scored.")
     generate: GenerateSpec = Field(GenerateSpec(), description="How replies are generated.")
     epochs: EpochsSpec | None = Field(
-        None, description="How often every sample is asked, and how its scores become one."
+        None, description="How often the model answers every sample, and how the scores become one."
     )
     tags: Annotated[tuple[Annotated[str, AfterValidator(_tag), WithJsonSchema(_TAG_SCHEMA)], ...], FROM_LIST] = Field(
-        (), description="Become pytest marks."
+        (), description="Marks that pytest gives to every sample."
     )
     gates: Gates = Field(
         (),
@@ -312,19 +315,19 @@ class SuiteSpec(Spec):
         0.9,
         ge=0,
         le=1,
-        description="The share of the scored samples on which a metric has to be measurable for a gate on it to pass "
-        "under --llm-require-gates, and of the pairs that have to have a value on both sides in a comparison with a "
-        "baseline.",
+        description="Under --llm-require-gates, a gate passes only if its metric is measurable on at least this "
+        "share of the scored samples. A comparison with a baseline passes only if at least this share of the pairs "
+        "has a value on both sides.",
     )
     not_measurable: dict[str, float] = Field(
         {},
-        description="What a sample on which a metric is not measurable counts as, by metric: {faithfulness: 0}. By "
-        "default it is left out.",
+        description="For each metric, the value of a sample on which the metric is not measurable: {faithfulness: "
+        "0}. By default such a sample is left out.",
     )
     primary_metric: PrimaryMetricSpec | None = Field(
         None,
         description="The metric by which the suite is compared with a baseline: its name, or {name: …, better: "
-        "higher}. By default accuracy, if there is one, else the first whose better direction is known.",
+        "higher}. By default accuracy; without accuracy, the first metric with a known better direction.",
     )
     variants: _Variants = Field(
         {},
