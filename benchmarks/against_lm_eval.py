@@ -1,7 +1,7 @@
 """Whole runs of ``pytest`` with this plugin against whole runs of lm-evaluation-harness, on the same prompts.
 
     python -m benchmarks.against_lm_eval --work DIR            # from the repository; prints JSON lines
-    python -m benchmarks.against_lm_eval --markdown            # and at the end the tables of the README
+    python -m benchmarks.against_lm_eval --markdown            # and at the end the table of docs/computation.md
     python -m benchmarks.against_lm_eval --only gsm8k_generation --model llama --repeat 3
     python -m benchmarks.against_lm_eval --only letters_one_header --questions 12 --pilot 6   # a quick look
 
@@ -162,7 +162,7 @@ def _print(measured: str, bench: Bench, work: Work, line: dict[str, object]) -> 
 
 
 def markdown(lines: Sequence[dict[str, object]]) -> str:
-    """The tables of the README: a row for each work and number of questions, whole processes in seconds."""
+    """The tables of docs/computation.md: a row for each work and number of questions, whole processes in seconds."""
     headers = ("model", "work", "questions", "lm-eval", "here", "ratio")
     rows = [
         [line[name] for name in headers[:3]]

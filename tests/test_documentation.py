@@ -95,29 +95,26 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(
-    ("page", "row"), [("README.md", r"^\| `--llm-report FILE` .*$"), ("docs/reports.md", r"^\| `\..*$")]
-)
-def test_formats_of_reports_are_named_wherever_they_are_listed(page: str, row: str) -> None:
-    rows = re.findall(row, (REPOSITORY / page).read_text("utf-8"), re.MULTILINE)
+def test_formats_of_reports_are_named_wherever_they_are_listed() -> None:
+    rows = re.findall(r"^\| `\..*$", (REPOSITORY / "docs" / "reports.md").read_text("utf-8"), re.MULTILINE)
     assert re.findall(r"`(\.\w+)`", "\n".join(rows)) == [one.suffix for one in FORMATS if one.is_report]
 
 
 def test_scorers_are_named_wherever_they_are_listed() -> None:
-    readme, page = ((REPOSITORY / path).read_text("utf-8") for path in ("README.md", "docs/scoring.md"))
-    cells = re.findall(r"^\| (`.*?) \|", readme.partition("\n## Scorers\n")[2].partition("\n## ")[0], re.MULTILINE)
+    page = (REPOSITORY / "docs" / "scoring.md").read_text("utf-8")
+    table, text = page.partition("\n| `score:` |")[2].split("\n\n", 1)
+    cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(SCORERS)
-    assert [name for name in SCORERS if not re.search(rf"`{name}`|^ *{name}:", page, re.MULTILINE)] == []
+    assert [name for name in SCORERS if not re.search(rf"`{name}`|^ *{name}:", text, re.MULTILINE)] == []
 
 
 def test_kinds_of_models_are_named_wherever_they_are_listed() -> None:
     """Those that are written with their name in front; the others are described, in each place in words of its own."""
     usages = [usage for kind in KINDS if (usage := kind.shown_usage()).startswith(kind.name)]
-    (row,) = re.findall(r"^\| `--llm-model SPEC` .*$", (REPOSITORY / "README.md").read_text("utf-8"), re.MULTILINE)
     table = (REPOSITORY / "docs" / "models.md").read_text("utf-8").partition("| SPEC |")[2].partition("\n\n")[0]
     (described,) = (option.help for option in OPTIONS if option.name == "model")
     assert "replay:FILE" in usages
-    for listed in (row, table, described):
+    for listed in (table, described):
         assert [usage for usage in usages if not re.search(rf"\b{re.escape(usage)}(?!\w)", listed)] == []
 
 
@@ -127,7 +124,7 @@ def test_what_an_installation_needs_to_know_stands_before_its_command() -> None:
 
 
 def test_the_benchmark_in_python(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
-    block = block_with(REPOSITORY / "README.md", "python", "class Capitals(Benchmark)")
+    block = block_with(REPOSITORY / "docs" / "python.md", "python", "class Capitals(Benchmark)")
     assert len([line for line in block.splitlines() if line.strip()]) <= 15
     llm_pytester.makeconftest(fake_model_conftest(replies={"France": " Paris.", "Norway": " Bergen."}))
     (llm_pytester.path / "test_capitals.py").write_text(block)

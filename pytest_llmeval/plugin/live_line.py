@@ -3,6 +3,9 @@
 It is there only if pytest shows progress of its own to a person: not in a pipe or a file, not in CI, not with ``-s``,
 and not under pytest-xdist, whose models work in other processes, of which only test reports reach this one. Without it,
 a server that makes the session wait is told of on lines of their own.
+
+With ``-q``, and with more than a few suites, a bar in this line stands for the letters of samples. In a file or pipe, a
+line tells of many suites from time to time.
 """
 
 from __future__ import annotations
@@ -15,14 +18,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from pytest_llmeval.models.base import Backend, answers_in_background, identify
 from pytest_llmeval.plugin.process_roles import is_worker
+from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import settings_key
-from pytest_llmeval.plugin.stash import batcher_key, is_sample_key, model_key
+from pytest_llmeval.plugin.stash import batcher_key, model_key
 from pytest_llmeval.reporting.terminal import (
     LiveLine,
     Progress,
@@ -30,6 +34,7 @@ from pytest_llmeval.reporting.terminal import (
     loading_text,
     progress_text,
 )
+from pytest_llmeval.reporting.writers.text_report import MAX_DETAILED
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.text.escaping import printable, without_commands
 from pytest_llmeval.types import ServerUse
@@ -49,21 +54,43 @@ def start(session: pytest.Session) -> None:
     terminal.
     """
     config = session.config
-    if is_worker(config) or not is_wanted(config) or (descriptor := _open_terminal()) is None:
-        if any(spec.kind.is_remote for spec in config.stash[settings_key].all_specs) and not _logs_live(config):
-            _write_waits(config)
+    is_wanted = not is_worker(config) and _has_room(config)
+    has_terminal = is_wanted and _is_terminal()
+    samples = [item for item in session.items if isinstance(item, SampleItem)]
+    verbosity = config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES)
+    has_many = verbosity <= 0 and len({item.key[:2] for item in samples}) > MAX_DETAILED
+    is_remote = any(spec.kind.is_remote for spec in config.stash[settings_key].all_specs)
+    if is_remote and not has_terminal and not _logs_live(config):
+        _write_waits(config)
+    if not has_terminal and not (is_wanted and has_many):
         return
-    samples = [item for item in session.items if is_sample_key in item.stash]
-    is_quiet = config.get_verbosity(pytest.Config.VERBOSITY_TEST_CASES) < 0
-    screen = _PytestScreen(config, descriptor, encoding=sys.stdout.encoding)
-    in_bar = frozenset(item.nodeid for item in samples) if is_quiet else frozenset()
-    live = LiveReporting(screen, num_samples=len(samples), clock=time.monotonic, in_bar=in_bar)
+    try:
+        screen = _PytestScreen(config, os.dup(sys.stdout.fileno()), encoding=sys.stdout.encoding)
+    except (AttributeError, OSError, ValueError):  # no file, or a closed one
+        return
+    config.get_terminal_writer().flush()  # what pytest has written comes first, also in a pipe
+    in_bar = frozenset(item.nodeid for item in samples) if has_many or verbosity < 0 else frozenset[str]()
+    clock = time.monotonic
+    line: _Line = LiveLine(screen, clock) if has_terminal else _ProgressLines(screen, clock)
+    live = LiveReporting(line, num_samples=len(samples), clock=clock, in_bar=in_bar)
+    if has_many and len(samples) == len(session.items):
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.showfspath = False  # as pytest-xdist does: there are no letters to stand behind names of files
     config.pluginmanager.register(live, "llmeval-live")
     config.add_cleanup(screen.close)
     config.stash[batcher_key].answering = live.answering
 
 
-def is_wanted(config: pytest.Config) -> bool:
+def _is_terminal() -> bool:
+    """Tell whether a person reads the output; not in CI, by the variables that pytest looks at."""
+    try:
+        return sys.stdout.isatty() and not any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER"))
+    except (AttributeError, ValueError):  # no file, or a closed one
+        return False
+
+
+def _has_room(config: pytest.Config) -> bool:
     """Tell whether there is room for a live line: the place where pytest's own progress has its percentages."""
     # We know nothing of the lines that another reporter (pytest-sugar, pytest-rich) draws.
     reporter = config.pluginmanager.get_plugin("terminalreporter")
@@ -75,7 +102,6 @@ def is_wanted(config: pytest.Config) -> bool:
         and getattr(config.option, "log_cli_level", None) is None
         and config.getini("console_output_style") != "classic"
         and os.environ.get("TERM", "") != "dumb"
-        and not any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER"))  # the variables that pytest looks at
     )
 
 
@@ -84,14 +110,6 @@ def _logs_live(config: pytest.Config) -> bool:
         return bool(config.getini("log_cli"))
     except ValueError:  # -p no:logging takes the option away
         return False
-
-
-def _open_terminal() -> int | None:
-    """Return a new descriptor of the terminal, since a running test's output is captured; None without a terminal."""
-    try:
-        return os.dup(sys.stdout.fileno()) if sys.stdout.isatty() else None
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 class _WaitLines(logging.Handler):
@@ -129,7 +147,7 @@ def _write_waits(config: pytest.Config) -> None:
 
 
 class _PytestScreen:
-    """The terminal, with the column at which pytest goes on."""
+    """The terminal, with the column at which pytest goes on. It has a descriptor, since a test's output is captured."""
 
     def __init__(self, config: pytest.Config, descriptor: int, *, encoding: str) -> None:
         self._writer = config.get_terminal_writer()
@@ -159,6 +177,30 @@ class _PytestScreen:
         num_columns = self._writer.width_of_current_line
         column = num_columns % self.width
         return None if num_columns and not column else column
+
+
+class _ProgressLines:
+    """Writes to a file or pipe, in place of the live line, one line in half a minute."""
+
+    def __init__(self, screen: _PytestScreen, clock: Callable[[], float], *, interval_s: float = 30.0) -> None:
+        self._screen = screen
+        self._clock = clock
+        self._interval_s = interval_s
+        self._written_at = clock()
+
+    def show(self, make_text: Callable[[int], str], *, at_once: bool = False) -> None:
+        """Write the text that ``make_text`` gives for the columns there are, unless there was one a while ago."""
+        now = self._clock()
+        if now - self._written_at >= self._interval_s:
+            start = "" if self._screen.column == 0 else "\n"
+            self._screen.write(f"{start}{make_text(self._screen.width - 1)}\n")
+            self._written_at = now
+
+    def clear(self) -> None:
+        """Leave what is written."""
+
+
+_Line: TypeAlias = LiveLine | _ProgressLines
 
 
 class _EverySecond:
@@ -194,14 +236,14 @@ class LiveReporting:
 
     def __init__(
         self,
-        screen: _PytestScreen,
+        line: _Line,
         *,
         num_samples: int,
         clock: Callable[[], float],
         in_bar: Collection[str] = frozenset(),
     ) -> None:
         self._in_bar = in_bar
-        self._line = LiveLine(screen, clock)
+        self._line = line
         self._clock = clock
         self._num_samples = num_samples
         self._num_done = 0
@@ -241,7 +283,7 @@ class LiveReporting:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, Any, Any]:
-        """Leave out a sample's letter with ``-q``, unless it failed or was skipped: the bar shows how many have run.
+        """Leave out a sample's letter, unless it failed or was skipped, where the bar shows how many have run.
 
         As long as no model has been asked, replies come from the data, and there is no bar.
         """

@@ -233,12 +233,14 @@ class Reporting:
         if self._config.option.no_summary or self._session is None or self._session.report is None:
             return
         from pytest_llmeval.reporting.terminal import as_terminal, write_summary
+        from pytest_llmeval.reporting.writers.text_report import MAX_DETAILED
 
         terminal = as_terminal(terminalreporter)
         self._session.has_summary = True
         if self._session.should_print_summary:
-            self._session.write_wrong_answers(terminal)
-            write_summary(terminal, self._session.report, self._session.writer.written)
+            is_short = self._config.get_verbosity() <= 0 and len(self._session.report.suites) > MAX_DETAILED
+            self._session.write_wrong_answers(terminal, has_short_summary=is_short)
+            write_summary(terminal, self._session.report, self._session.writer.written, is_short=is_short)
         else:  # there are no results: suites could not be collected, for example
             _write_paths(terminal, self._session)
         _write_baseline(terminal, self._session)

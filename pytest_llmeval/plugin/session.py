@@ -437,11 +437,14 @@ class LLMSession:
         """Return a line for a session that is interrupted while it ends: which reports were not written."""
         return self.writer.interrupted(list(self._places.values()))
 
-    def write_wrong_answers(self, terminal: Terminal) -> None:
-        """Write the first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them."""
+    def write_wrong_answers(self, terminal: Terminal, *, has_short_summary: bool) -> None:
+        """Write the first wrong answers of each suite, as ``--llm-show-wrong``, ``-vv`` and ``-rA`` want them.
+
+        Beside a short summary there are a few in any case.
+        """
         if self.report is not None:
             wrong = (record for record in self.report.records if record.status == "wrong")
-            self._wrong.write(terminal, map(self._gathered.group_of, wrong))
+            self._wrong.write(terminal, map(self._gathered.group_of, wrong), has_examples=has_short_summary)
 
     def _add_unrecorded(self, tests: Sequence[Unrecorded]) -> None:
         """Count tests that failed before they recorded anything as unscored in their suites.

@@ -31,6 +31,8 @@ _WHOLE = 5
 """The number of wrong answers of each suite that -vv shows in full."""
 _LINES = 20
 """The number of wrong answers of each suite that -rA and -rp list."""
+_EXAMPLES = 3
+"""The number of suites of which the first wrong answer is shown without an option, beside a short summary."""
 _MAX_DESCRIBED = 10
 """The number of samples of one hand-written test that the JUnit file and pytest-html show."""
 _MAX_TEXT = 100
@@ -52,6 +54,7 @@ class WrongAnswers:
             self._num_whole = self._num_kept = 0  # pytest shows them as failures
         if settings.show_wrong is not None:
             self._num_whole = self._num_kept = settings.show_wrong
+        self._keeps_examples = not self._num_kept and not settings.strict and settings.show_wrong is None
         self._order = order
         self._places: Mapping[str, int] | None = None
         self._kept: dict[Group, dict[str, Record]] = {}
@@ -85,10 +88,14 @@ class WrongAnswers:
 
         If a test runs again, its samples get new records, which may be right: the last record counts.
         """
-        if not self._num_kept:
+        if not self._num_kept and not self._keeps_examples:
             return
         kept = self._kept.setdefault(group, {})
         kept.pop(record.id, None)
+        if self._keeps_examples:
+            if record.status == "wrong" and not kept:
+                kept[record.id] = record
+            return
         if record.status == "wrong":
             kept[record.id] = record
             if len(kept) >= 2 * self._num_kept:
@@ -101,9 +108,14 @@ class WrongAnswers:
         in_order = sorted(records, key=lambda one: (places.get(one.nodeid, last), one.nodeid, one.id))
         return in_order[: self._num_kept]
 
-    def write(self, terminal: Terminal, wrong: Iterable[Group]) -> None:
-        """Write the section of wrong answers; ``wrong`` has the group of each wrong answer of the session."""
+    def write(self, terminal: Terminal, wrong: Iterable[Group], *, has_examples: bool = False) -> None:
+        """Write the section of wrong answers; ``wrong`` has the group of each wrong answer of the session.
+
+        ``has_examples``: show a few if no option says how many.
+        """
         counts = Counter(wrong)
+        if self._keeps_examples and has_examples:
+            self._write_examples(terminal, counts)
         if not self._num_kept or not counts:
             return
         terminal.write_sep("=", "WRONG ANSWERS")
@@ -116,13 +128,28 @@ class WrongAnswers:
                     for line in lines:
                         terminal.write_line(line)
                 else:
-                    terminal.write("WRONG", yellow=True)
-                    terminal.write_line(f" {without_commands(printable(record.nodeid))} - {_described(record)}")
+                    _write_line(terminal, record)
             if number > len(kept):
                 suite, model = group
                 of = suite if model is None else f"{suite} ({model})"
                 more = without_commands(f"… and {number - len(kept):,} more of {printable(of)}")
                 terminal.write_line(f"{more}: --llm-show-wrong N shows N of each suite")
+
+    def _write_examples(self, terminal: Terminal, counts: Counter[Group]) -> None:
+        """Write the first wrong answer of each of the first suites that have one, and where the others are."""
+        records = [record for group in counts for record in self._kept.get(group, {}).values()][:_EXAMPLES]
+        if records:
+            terminal.write_sep("=", "WRONG ANSWERS")
+            for record in records:
+                _write_line(terminal, record)
+            if (number := counts.total() - len(records)) > 0:
+                text = f"… and {number:,} more: --llm-show-wrong N shows N of each suite, --lf runs them again"
+                terminal.write_line(text)
+
+
+def _write_line(terminal: Terminal, record: Record) -> None:
+    terminal.write("WRONG", yellow=True)
+    terminal.write_line(f" {without_commands(printable(record.nodeid))} - {_described(record)}")
 
 
 def mark_html_row(report: pytest.TestReport, cells: list[str]) -> None:

@@ -83,12 +83,12 @@ def as_terminal(reporter: Any) -> Terminal:
     return reporter if all(hasattr(reporter, name) for name in names) else _Output()
 
 
-def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path]) -> None:
+def write_summary(terminal: Terminal, report: Report, paths: Sequence[Path], *, is_short: bool = False) -> None:
     """Write the summary, and the files that the report was written to. No line of it is a command to GitHub Actions."""
     width = screen_width()
     terminal.write_sep("=", summary_heading(report))
     is_urgent = False
-    for line in session_lines(report, width=width):
+    for line in session_lines(report, width=width, is_short=is_short):
         is_urgent = line.startswith(_URGENT) or (is_urgent and line.startswith(" "))
         _write_line(terminal, line, width, {"red": True} if is_urgent else {})
     write_paths(terminal, paths)

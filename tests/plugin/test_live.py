@@ -315,3 +315,37 @@ def test_q_keeps_the_letters_of_samples_that_ask_no_model(
     )
     written = run_on_terminal("-q", "--color=no", "given.yaml", exit_code=0)
     assert ".." in written
+
+
+def many_suites(project: Path, num_suites: int) -> None:
+    for number in range(num_suites):
+        (project / f"s{number}.yaml").write_text(SUMS.replace("suite: sums", f"suite: s{number}"))
+
+
+@pytest.mark.parametrize(("num_suites", "has_bar"), [(4, False), (5, True)])
+def test_a_bar_stands_for_the_letters_of_many_suites(
+    llm_pytester: pytest.Pytester, num_suites: int, has_bar: bool, run_on_terminal: RunOnTerminal
+) -> None:
+    llm_pytester.makeconftest(_BACKEND + _CLOCK)
+    many_suites(llm_pytester.path, num_suites)
+    arguments = ("-p", "no:xdist", "--color=no", ".")
+    shown = screen(run_on_terminal(*arguments))
+    assert ("s0.yaml .www" in "\n".join(shown)) is not has_bar
+    assert next(line.split()[0] for line in shown if line.endswith("[100%]")) == ("[100%]" if has_bar else "s3.yaml")
+    assert any(line.startswith("more: ") for line in shown) is has_bar
+    shown = screen(run_on_terminal("-v", *arguments))
+    assert any(line.startswith("s0.yaml::s1 ") for line in shown)
+    assert not any(line.startswith("more: ") for line in shown)
+
+
+def test_a_pipe_tells_of_many_suites_from_time_to_time(llm_pytester: pytest.Pytester) -> None:
+    """A log that stays silent for long looks as if nothing happened, and some CI ends such a job."""
+    llm_pytester.makeconftest(_BACKEND + _CLOCK.replace("float(next(seconds))", "5.0 * next(seconds)"))
+    many_suites(llm_pytester.path, 5)
+    result = llm_pytester.runpytest_subprocess("-p", "no:xdist", "--llm-batch-size=1", ".")
+    lines = [line for line in result.outlines if re.match(r"\[[#.]{20}\] steps: \d+/20 samples, ", line)]
+    assert 3 < len(lines) < 20
+    assert result.outlines.index("collected 20 items") < result.outlines.index(lines[0])
+    result.stdout.no_re_match_line(r"(s0.yaml )?[.w]{3,}")
+    letters = llm_pytester.runpytest_subprocess("-n2", ".")
+    letters.stdout.re_match_lines([r"[.w]{20} +\[100%\]"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from fnmatch import fnmatch
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -372,3 +373,34 @@ def test_vv_leaves_hand_written_tests_and_failures_as_they_are(suites: pytest.Py
     assert not lines[place + 1].startswith("  ")
     failed = next(place for place, line in enumerate(lines) if "sums.yaml::s2" in line and "FAILED" in line)
     assert lines[failed + 1].startswith("  prompt: ")
+
+
+MORE = "… and 7 more: --llm-show-wrong N shows N of each suite, --lf runs them again"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "num_suites", "last"),
+    [
+        ((), 5, MORE),
+        (("-q",), 5, MORE),
+        ((), 4, None),
+        (("-v",), 5, None),
+        (("--llm-show-wrong=0",), 5, None),
+        (("--llm-strict",), 5, None),
+        (("-rA",), 5, "WRONG s4.yaml::s3 - expected '*', found *"),
+    ],
+)
+def test_many_suites_show_a_few(
+    llm_pytester: pytest.Pytester, workers: list[str], arguments: tuple[str, ...], num_suites: int, last: str | None
+) -> None:
+    """A short summary says what is wrong, too; an option that says how many are shown is obeyed."""
+    llm_pytester.makeconftest(fake_model_conftest(replies=SUMS_REPLIES))
+    for number in range(num_suites):
+        (llm_pytester.path / f"s{number}.yaml").write_text(SUMS.replace("suite: sums", f"suite: s{number}"))
+    lines = section(llm_pytester.runpytest(*workers, *arguments, "."))
+    if last == MORE:
+        *examples, end = lines
+        assert end == MORE
+        assert [line[: len("WRONG s0.yaml::s")] for line in examples] == [f"WRONG s{n}.yaml::s" for n in range(3)]
+    else:
+        assert fnmatch(lines[-1], last) if last else lines == [], lines

@@ -14,7 +14,13 @@ from pytest_llmeval.reporting.report.report import Averages, Comparison, GateOut
 from pytest_llmeval.reporting.tables.cells import Toned, duration_text
 from pytest_llmeval.reporting.tables.session import latency_table
 from pytest_llmeval.reporting.terminal import write_summary
-from pytest_llmeval.reporting.writers.text_report import comparison_lines, gate_lines, latency_lines, summary_lines
+from pytest_llmeval.reporting.writers.text_report import (
+    comparison_lines,
+    gate_lines,
+    latency_lines,
+    session_lines,
+    summary_lines,
+)
 from pytest_llmeval.scoring.metrics.summary import Percentiles
 from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.text.escaping import without_commands
@@ -199,6 +205,40 @@ def test_means_over_categories_have_their_interval() -> None:
         ["y", "4", "1.000", "[0.900,", "1.100]"],
         ["mean", "of", "2", "0.750", "[0.650,", "0.850]"],
     ]
+
+
+def test_many_suites_are_told_in_short_unless_the_whole_is_wanted() -> None:
+    """The details of each suite are left out, and what a reader has to act on stays."""
+    halves = {"x": summary({"accuracy": metric(0.5)}), "y": summary({"accuracy": metric(1.0)})}
+    suites = [
+        replace(suite_report(f"s{place}"), categories=halves, summary=summary({"accuracy": metric(0.75)}, 4, 1))
+        for place in range(5)
+    ]
+    suites[1] = replace(suites[1], summary=replace(suites[1].summary, num_no_answer=2))
+    suites[2] = replace(suites[2], summary=replace(suites[2].summary, num_no_answer=1))
+    suites[4] = replace(suites[4], num_skipped=3)
+    averages = Averages(model=None, macro={"accuracy": metric(0.75, 5)}, micro={"accuracy": metric(0.74, 20)})
+    records = [record("q0", suite="s0")]
+    records.append(record("q", suite="s0", status="unscored", nodeid="n", reason="it broke"))
+    gates = [gate("passed", reason="accuracy is 0.700"), gate(suite="s0")]
+    made = report(suites, records, averages=(averages,), gates=gates, problems=("a worker died",))
+    short, whole = (list(session_lines(made, width=100, is_short=is_short)) for is_short in (True, False))
+    assert short[0] == whole[0] == "each number with its 95% interval"
+    assert short[1:8] == whole[1:8]  # the table of suites
+    assert short[8:] == [
+        "macro average over suites: accuracy 0.750 [0.650, 0.850]",
+        "no answer: s1 2, s2 1; skipped: s4 3",
+        "",
+        "could not be scored: 1",
+        "  n: it broke",
+        "problem: a worker died",
+        "gates: 1 failed, 1 passed",
+        "failed: s0, accuracy >= 0.6: accuracy is 0.550, n 200",
+        "more: -v (categories, further metrics, speed, all gates), or --llm-report report.html (a page with",
+        "  every sample)",
+    ]
+    for start in ("micro average", "by category", "s1: no answer 2", "passed: boolq"):
+        assert any(line.startswith(start) for line in whole)
 
 
 def test_samples_in_clusters() -> None:

@@ -1,7 +1,7 @@
 """The formats of reports, and the files that they are written to: all that ``--llm-report`` takes.
 
-Options, help texts, commands and the reference derive from ``FORMATS``; the lists in README.md and docs/reports.md are
-held to it by a test.
+Options, help texts, commands and the reference derive from ``FORMATS``; the list in docs/reports.md is held to it by a
+test.
 
 Like ``plugin/options.py``, this module is imported by every pytest run that has the plugin installed.
 """

@@ -72,6 +72,7 @@ from pytest_llmeval.text.escaping import printable, shortened, without_commands
 from pytest_llmeval.types import JSON
 
 __all__ = [
+    "MAX_DETAILED",
     "bounded_lines",
     "category_lines",
     "common_layout",
@@ -93,6 +94,21 @@ _MAX_UNSCORED, _MAX_ALIKE = 20, 5
 """The most samples without a score that are shown, and the most of one reason."""
 _MAX_SUITES = 3
 """The most suites that a single line tells of."""
+MAX_DETAILED = 4
+"""The most suites that a session shows in detail without being asked."""
+_MAX_ODD = 5
+"""The most suites that a short summary names for an oddity."""
+_ODD: Mapping[str, Callable[[SuiteReport], int]] = {
+    "no answer": lambda suite: suite.summary.num_no_answer,
+    "cut at max_tokens": lambda suite: suite.summary.num_truncated,
+    "not measurable": lambda suite: max(
+        (sum(one.values()) for one in suite.summary.not_measurable.values()), default=0
+    ),
+    "skipped": lambda suite: suite.num_skipped,
+}
+_WHERE_MORE_IS = (
+    "more: -v (categories, further metrics, speed, all gates), or --llm-report report.html (a page with every sample)"
+)
 _MAX_CATEGORIES = 50
 _MAX_OTHERS = 10
 """The most gates that are listed although a reader need not act on them."""
@@ -106,28 +122,28 @@ def summary_heading(report: Report) -> str:
     return f"LLM evaluation: {models}" if models else "LLM evaluation"
 
 
-def session_lines(report: Report, *, width: int) -> Iterator[str]:
+def session_lines(report: Report, *, width: int, is_short: bool = False) -> Iterator[str]:
     """Yield what a session prints below the heading: the summary, and before it that its numbers have intervals."""
     if any(metric.ci_low is not None for suite in report.suites for metric in suite.summary.metrics.values()):
         yield "each number with its 95% interval"
-    yield from summary_lines(report, width=width)
+    yield from summary_lines(report, width=width, is_short=is_short)
 
 
-def summary_lines(report: Report, *, width: int) -> Iterator[str]:
+def summary_lines(report: Report, *, width: int, is_short: bool = False) -> Iterator[str]:
     """Yield what a user reads at the end: suites, categories, what could not be scored, tokens and speed, gates.
 
     A table wider than ``width`` columns becomes a list. Every value is shown with the 95% interval of its metric.
+    ``is_short``: leave out categories, further metrics and counts of single suites, speed, and gates that passed.
     """
     names = short_model_names(report)
     rows = [suite_row(suite, names) for suite in report.suites]
     sections = [category_section(suite, names) for suite in report.suites if len(suite.categories) > 1]
+    sections = [] if is_short else sections
     layout = common_layout(rows, sections, width=width)
-    yield from suite_lines(rows, width=width, layout=layout)
+    yield from suite_lines(rows, width=width, layout=layout, is_short=is_short)
     for averages in report.averages:
-        yield from _average_lines(averages, names, width)
-    for suite in report.suites:
-        if counts := [printable(text) for text in count_texts(suite)]:
-            yield from joined_lines(f"{printable(suite_name(suite, names))}:", counts, width=width)
+        yield from _average_lines(averages, names, width, is_short=is_short)
+    yield from _odd_lines(report.suites, names, width) if is_short else _count_lines(report.suites, names, width)
     for text in (*no_answer_texts(report, names), *unjudged_texts(report, names)):
         yield from textwrap.wrap(
             text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False, tabsize=1
@@ -149,16 +165,41 @@ def summary_lines(report: Report, *, width: int) -> Iterator[str]:
     for problem in report.problems:
         yield f"problem: {printable(problem)}"
     yield from map(printable, incomplete_texts(report))
-    if timing := [*speed_texts(report), *latency_lines(report.suites, names, width=width)]:
+    timing = [] if is_short else [*speed_texts(report), *latency_lines(report.suites, names, width=width)]
+    if timing:
         yield from ("", *timing)
     for text in (*budget_texts(report), *store_texts(report)):
         yield from wrapped_lines(printable(text), width=width)
     for models in () if report.is_brief else (report.models, report.judges):
         yield from server_texts(models)
-    yield from engine_texts(report.suites, names)
+    # That a suite was computed plain after all, as the audit asked for, is said nowhere else.
+    told = [suite for suite in report.suites if not is_short or (suite.engine and suite.engine.engine == "plain")]
+    yield from engine_texts(told, names)
     if report.gates:
-        yield ""
-        yield from gate_lines(report.gates, names, width=width)
+        yield from () if is_short else ("",)
+        yield from gate_lines(report.gates, names, width=width, is_short=is_short)
+    if is_short:
+        yield from wrapped_lines(_WHERE_MORE_IS, width=width)
+
+
+def _count_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], width: int) -> Iterator[str]:
+    for suite in suites:
+        if counts := [printable(text) for text in count_texts(suite)]:
+            yield from joined_lines(f"{printable(suite_name(suite, names))}:", counts, width=width)
+
+
+def _odd_lines(suites: Sequence[SuiteReport], names: Mapping[str, str], width: int) -> Iterator[str]:
+    """Yield the suites in which something is out of the ordinary: ``no answer: gsm8k 1; skipped: boolq 2``."""
+    parts = []
+    for what, count in _ODD.items():
+        found = [(suite_name(suite, names), count(suite)) for suite in suites]
+        items = [f"{printable(name)} {number:,}" for name, number in found if number]
+        if len(items) > _MAX_ODD:
+            items[_MAX_ODD:] = [f"and {len(items) - _MAX_ODD} suites more"]
+        if items:
+            parts.append(f"{what}: {', '.join(items)}")
+    if parts:
+        yield from wrapped_lines("; ".join(parts), width=width)
 
 
 def printed_lines(line: str, *, width: int, wraps: bool) -> list[str]:
@@ -227,19 +268,27 @@ def common_layout(suites: Sequence[MetricRow], sections: Sequence[Section], *, w
     return Layout(is_short=True, widths={})
 
 
-def suite_lines(rows: Sequence[MetricRow], *, width: int, layout: Layout | None = None) -> Iterator[str]:
+def suite_lines(
+    rows: Sequence[MetricRow], *, width: int, layout: Layout | None = None, is_short: bool = False
+) -> Iterator[str]:
     """Yield suites with their metrics: one table for the usual ones, further tables for suites with the same others.
 
-    If the first table has no room for the suites' other metrics, they follow it, suite by suite.
+    If the first table has no room for the suites' other metrics, they follow it, suite by suite. ``is_short``: not
+    those, and a line in place of each further table.
     """
     layout = layout or common_layout(rows, (), width=width)
     for place, group in enumerate(grouped(rows)):
-        yield from [""] * (place > 0)
         names, usual = metrics_shown(group), usual_metrics(group)
+        if is_short and place > 0:
+            for row in group:
+                yield _first_values(row, names, width)
+            continue
+        yield from [""] * (place > 0)
         shown = names if not usual or fits(metric_table("suite", group, names), width) else usual
         yield from _metric_lines("suite", group, shown, layout, width)
+        others = names[len(usual) :] if len(shown) < len(names) and not is_short else ()
         for row in group:
-            yield from _other_lines(row, names[len(usual) :] if len(shown) < len(names) else (), width)
+            yield from _other_lines(row, others, width)
 
 
 def category_lines(sections: Sequence[Section], *, width: int, layout: Layout | None = None) -> Iterator[str]:
@@ -308,10 +357,20 @@ def _other_lines(row: MetricRow, names: Sequence[str], width: int) -> Iterator[s
         yield from joined_lines(f"{name}:", items, width=width)
 
 
-def _average_lines(averages: Averages, names: Mapping[str, str], width: int) -> Iterator[str]:
-    """Yield the means over the suites of one model."""
+def _first_values(row: MetricRow, names: Sequence[str], width: int) -> str:
+    """Return as many metrics of a suite as one line holds, at least one."""
+    table = metric_table("", [row], names)
+    items = [f"{header} {value}" for header, value in zip(table.headers[1:], table.rows[0][1:], strict=True) if value]
+    line, *others = joined_lines(f"{table.rows[0][0]}:", items, width=width - len(" …"))
+    return f"{line} …" if others else line
+
+
+def _average_lines(averages: Averages, names: Mapping[str, str], width: int, *, is_short: bool) -> Iterator[str]:
+    """Yield the means over the suites of one model, only the macro averages if ``is_short``."""
     of_model = f" of {names.get(averages.model, averages.model)}" if averages.model and len(names) > 1 else ""
     for kind, means in averages_of(averages):
+        if is_short and kind != "macro":
+            continue
         start = f"{kind} average over suites{printable(of_model)}:"
         yield from joined_lines(start, [printable(text) for text in means], width=width)
     for text in unlike_texts(averages):
@@ -365,10 +424,13 @@ def _unscored_lines(report: Report) -> Iterator[str]:
         yield f"  … and {number:,} more" + (f": {printable(reason)}" if reason else "")
 
 
-def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width: int) -> Iterator[str]:
+def gate_lines(
+    results: Sequence[GateResult], names: Mapping[str, str], *, width: int, is_short: bool = False
+) -> Iterator[str]:
     """Yield the counts of gates, then each that failed, that was compared with a baseline, or that is one of few.
 
-    Gates that were skipped for one reason share a line.
+    Gates that were skipped for one reason share a line. ``is_short``: of those that passed, only the ones whose metric
+    has improved are listed.
     """
     if not results:
         return
@@ -381,6 +443,8 @@ def gate_lines(results: Sequence[GateResult], names: Mapping[str, str], *, width
                 yield from _gates_listed([*baseline, *threshold], names, MAX_FAILED, width)
             case "skipped":
                 yield from _gates_skipped([*baseline, *threshold], names, width)
+            case "passed" if is_short:
+                yield from _gates_listed([*filter(has_improved, baseline)], names, MAX_FAILED, width)
             case "passed":
                 yield from _gates_listed(baseline, names, MAX_FAILED, width)
                 if len(threshold) <= _MAX_OTHERS:
