@@ -106,7 +106,7 @@ class RowsSpec(Spec):
 
 
 class DatasetSpec(RowsSpec):
-    """Where rows come from, and how their columns become samples."""
+    """The source of the rows, and how their columns become samples."""
 
     fields: dict[str, FieldRule] = Field(
         {},
