@@ -82,17 +82,17 @@ def compare_reports(
     """
     settings = options.comparison or BaselineSettings()
     undecided = options.undecided
-    plans_of = SuitePlans(earlier.newest, current, settings.margins, settings.compare)
+    partners = earlier.partners(current.suites, settings.compare)
+    plans_of = SuitePlans(earlier.newest, current, settings.margins, settings.compare, partners)
     found: list[GateResult | _Test] = []
     if len(earlier.reports) == 1:
         found += _compared(plans_of, current.suite_names, options, selection)
     else:
         for side in earlier.sides(current.suites, settings.compare):
-            own_plans = SuitePlans(side.report, current, settings.margins, settings.compare, side.runs)
+            own_plans = SuitePlans(side.report, current, settings.margins, settings.compare, partners, side.runs)
             found += [_with_side(side, one) for one in _compared(own_plans, side.suites, options, selection)]
     results = _decided(found, settings, undecided)
-    known = {name for _, report in earlier.reports for name in report.suite_names}
-    results += plans_of.suites_that_did_not_run(selection, undecided, known)
+    results += plans_of.suites_that_did_not_run(selection, undecided)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
         reasons = dict.fromkeys(result.reason for result in results)

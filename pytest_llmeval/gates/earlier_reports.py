@@ -25,6 +25,7 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     compared_models,
     group_of_suite,
+    other_form,
     suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES
@@ -116,22 +117,42 @@ class EarlierReports:
     def newest(self) -> Report:
         return self.reports[-1][1]
 
+    def partners(self, suites: Sequence[SuiteReport], compare: Compare = "all") -> dict[str, str]:
+        """Return the earlier suites with which suites of a session are compared, by name; others have none.
+
+        If no report has the name, ``questions`` lets another form of the suite take its place: itself without variants,
+        or one of its variants.
+        """
+        found: dict[str, str] = {}
+        for suite in suites:
+            name, reports = suite.info.name, self._reports_for(suite)
+            earlier = [one.info for _, report in reversed(reports) for one in report.suites]
+            if any(one.name == name for one in earlier):
+                found[name] = name
+            elif compare == "questions" and (
+                other := other_form(suite.info.base, suite.info.fingerprint_parts, earlier)
+            ):
+                found[name] = other
+        return found
+
+    def _reports_for(self, suite: SuiteReport) -> Sequence[NamedReport]:
+        """Return the newest report alone if the suite's replies were judged against those of that one."""
+        return self.reports[-1:] if REPLIES in suite.info.fingerprint_parts else self.reports
+
     def sides(self, suites: Sequence[SuiteReport], compare: Compare = "all") -> Iterator[EarlierSide]:
         """Yield the reports to compare these suites of a session with: the means of the last ones, then the oldest.
 
         A suite that one report has is compared with this one, and a suite that none has with the newest, which says
-        so. Replies that were judged against those of the newest report are compared with no other. A variant that no
-        report has is compared by ``questions`` with those that have its suite.
+        so. Replies that were judged against those of the newest report are compared with no other.
         """
+        partner_of = self.partners(suites, compare)
         means: dict[tuple[str, ...], tuple[list[NamedReport], dict[str, str]]] = {}
         oldest: dict[str, tuple[Report, list[str]]] = {}
         for suite in suites:
-            name = before = suite.info.name
+            name = suite.info.name
+            before = partner_of.get(name, name)
             is_judged = REPLIES in suite.info.fingerprint_parts
-            reports = self.reports[-1:] if is_judged else self.reports
-            own = _with_suite(reports, name)
-            if not own and compare == "questions":
-                before, own = suite.info.base, _with_suite(reports, suite.info.base)
+            own = _with_suite(self._reports_for(suite), before)
             last = own[-self.num_last :] or [self.reports[-1]]
             if len(own) != 1 or is_judged:
                 means.setdefault(tuple(file for file, _ in last), (last, {}))[1][name] = before

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_llmeval.gates.earlier_reports import EarlierRuns
 from pytest_llmeval.gates.options import Compare, Margin, Selection
 from pytest_llmeval.gates.subjects import SubjectError, find_compared, no_variant
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     ABSENT,
     GateOutcome,
@@ -18,6 +18,7 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     compared_models,
     group_of_suite,
+    other_form,
     suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge, replies_identity
@@ -79,9 +80,12 @@ class SuitePlans:
         current: Report,
         margins: tuple[Margin, ...],
         compare: Compare,
+        partners: Mapping[str, str],
         runs: Mapping[Group, EarlierRuns] | None = None,
     ) -> None:
+        """Compare suites of ``current`` with the baseline's ``partners``, by their names."""
         self.baseline, self.current, self._margins, self.compare = baseline, current, margins, compare
+        self._partners = partners
         self._runs = runs or {}
         self.models_before, self.models_now = compared_models(baseline), compared_models(current)
 
@@ -93,9 +97,12 @@ class SuitePlans:
             found = self._partner(after, metrics, incomplete)
             if isinstance(found, SuiteReport):
                 is_judged = REPLIES in after.info.fingerprint_parts
-                yield Plan(after=after, before=found, metrics=metrics, notes=incomplete, is_judged=is_judged)
+                name = found.info.name
+                other = () if name == after.info.name else (f"compared with {quoted(name)} of the baseline",)
+                notes = (*incomplete, *other)
+                yield Plan(after=after, before=found, metrics=metrics, notes=notes, is_judged=is_judged)
             else:
-                outcome = undecided if found == ABSENT else "failed"
+                outcome = undecided if found.startswith(ABSENT) else "failed"
                 result = self.result(after, metrics[0].name if metrics else None, outcome, found)
                 yield Plan(after=after, result=result)
 
@@ -122,19 +129,21 @@ class SuitePlans:
         return () if runs is None else runs.of_metric(metric)
 
     def _suite_before(self, after: SuiteReport) -> SuiteReport | str:
-        """Return ``suite_of_baseline``, which under ``questions`` may be the suite of before there were variants."""
-        model = after.models[0] if after.models else None
-        base = after.info.base if self.compare == "questions" else None
-        return suite_of_baseline(self.baseline, after.info.name, model, base=base)
+        """Return the suite of ``partners`` on the suite's model, or why there is none."""
+        if (name := self._partners.get(after.info.name)) is not None:
+            return suite_of_baseline(self.baseline, name, after.models[0] if after.models else None)
+        if (other := self._by_questions(after.info)) is not None:
+            return f"{ABSENT}, which has {quoted(other)}: --llm-compare questions compares the two, whatever the prompt"
+        variants = dict.fromkeys(one.info.name for one in self.baseline.suites if one.info.base == after.info.base)
+        if not variants:
+            return ABSENT
+        return f"{ABSENT}, which has it in variants only ({', '.join(variants)}), none of which is asked in this way"
 
-    def suites_that_did_not_run(
-        self, selection: Selection, undecided: GateOutcome, known: Collection[str]
-    ) -> Iterator[GateResult]:
-        """Yield a result for each suite of the baseline that is not in the session.
+    def suites_that_did_not_run(self, selection: Selection, undecided: GateOutcome) -> Iterator[GateResult]:
+        """Yield a result for each suite of the baseline that is not in the session, nor compared with another form.
 
         If both have several models, there is a result for each suite and model. A suite that the baseline has on a
-        single model is compared with all models, and is missing only if it did not run at all. A variant stands for its
-        suite if no earlier report has it: its name is not among those that are ``known``.
+        single model is compared with all models, and is missing only if it did not run at all.
         """
         by_model = bool(self.models_before and self.models_now)
         names = [suite.info.name for suite in self.baseline.suites]
@@ -150,7 +159,7 @@ class SuitePlans:
         seen = {group(suite, self.models_now) for suite in self.current.suites}
         for suite in self.current.suites:
             found = self._suite_before(suite)
-            if isinstance(found, SuiteReport) and suite.info.name not in known:
+            if isinstance(found, SuiteReport):
                 seen.add((found.info.name, group(suite, self.models_now)[1]))
                 of_session.add(found.info.name)
         for before in self.baseline.suites:
@@ -165,9 +174,19 @@ class SuitePlans:
                 reason = "in the baseline, and not among the suites of this session"
             elif not selection.is_partial:
                 outcome, reason = "failed", f"in the baseline, and did not run{on_model}"
+            others = [one.info.name for one in self.current.suites if self._by_questions(one.info) == name]
+            if others:
+                listed = ", ".join(map(quoted, dict.fromkeys(others)))
+                reason += f"; --llm-compare questions compares {listed} with it, whatever the prompt"
             metrics = _gated_metrics(before, self._margins)
             metric = metrics[0].name if metrics else None
             yield baseline_gate(metric, outcome, reason, suite=name, model=model, path=before.info.path)
+
+    def _by_questions(self, info: SuiteInfo) -> str | None:
+        """Return with what ``questions`` would compare a suite that has no partner."""
+        if self.compare == "questions" or info.name in self._partners:
+            return None
+        return other_form(info.base, info.fingerprint_parts, (one.info for one in self.baseline.suites))
 
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
         """Yield a result for each margin that applies to no suite."""

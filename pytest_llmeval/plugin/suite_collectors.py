@@ -33,7 +33,7 @@ from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import ReportPrompts, settings_key, was_given
 from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import ABSENT, Report, suite_of_baseline
+from pytest_llmeval.reporting.report.report import ABSENT, Report, other_form, suite_of_baseline
 from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scorers import SCORERS
@@ -488,8 +488,10 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     if baseline is None:  # in a worker, whose controller has checked it
         baseline = config.stash[_read_key] = newest_baseline(path)
     names = [spec.name for spec in settings.model_specs]
-    base = suite.spec.suite if settings.compare == "questions" else None
-    found = suite_of_baseline(baseline, suite.name, names[0] if len(names) == 1 else None, base=base)
+    name = suite.name
+    if settings.compare == "questions" and name not in baseline.suite_names:
+        name = other_form(suite.spec.suite, {}, [one.info for one in baseline.suites]) or name
+    found = suite_of_baseline(baseline, name, names[0] if len(names) == 1 else None)
     if isinstance(found, str):
         why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
         raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)

@@ -241,6 +241,19 @@ def test_a_suite_is_not_replaced_by_a_variant_that_an_older_report_has() -> None
         assert [(one.suite, one.outcome, one.reason) for one in results if one.suite == "s"] == missed
 
 
+def test_a_suite_without_variants_is_compared_with_reports_of_its_only_variant() -> None:
+    earlier = [at(day, ran([True] * 30, "s@old", variant="old")) for day in (1, 2)]
+    now = report(ran([True] * 30))
+    assert [(one.suite, one.outcome) for one in compared(earlier, now)] == [("s", "skipped"), ("s@old", "failed")]
+    assert [
+        (one.suite, one.name, one.outcome, one.notes[:1])
+        for one in compared(earlier, now, rules=BaselineSettings(compare="questions"))
+    ] == [
+        ("s", f"accuracy vs {against}", "passed", ("compared with 's@old' of the baseline",))
+        for against in ("mean of 2 reports", "oldest report")
+    ]
+
+
 def test_a_suite_that_no_report_has_is_not_compared() -> None:
     results = compared([at(1, ran([True] * 9)), at(2, ran([True] * 9))], report(ran([True] * 9), ran([True], name="b")))
     assert [(one.suite, one.name, one.outcome) for one in results] == [

@@ -15,7 +15,7 @@ from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.summaries import GroupRecords, with_suites
-from tests.gates.reports_for_tests import Ran, compared, ran, report
+from tests.gates.reports_for_tests import DEFAULT, Ran, compared, ran, report
 
 VARIANTS = ("short", "polite")
 
@@ -48,21 +48,87 @@ def test_variants_of_one_small_suite_are_not_tested_together() -> None:
     assert not any("together" in result.name for result in results)
 
 
+BY_QUESTIONS = BaselineSettings(compare="questions")
+HINT = "--llm-compare questions compares"
+
+
+def asked(name: str, prompt: str = "of the suite", *, right: bool = True) -> Ran:
+    """A suite, or a variant of one, that asks by this prompt."""
+    base, _, variant = name.partition("@")
+    assert base
+    parts = {"questions": "40 of them", "prompt": prompt, "fewshot": "", "scorer": "exact"}
+    return ran([right] * 40, name, variant=variant or None, fingerprint=prompt, fingerprint_parts=parts)
+
+
+def decided(before: Report, after: Report, settings: BaselineSettings = BY_QUESTIONS) -> dict[str | None, str]:
+    return {result.suite: result.outcome for result in compared(before, after, settings)}
+
+
 def test_a_baseline_of_before_there_were_variants() -> None:
     """Only ``questions`` lets the prompt differ, and a variant of another name is another prompt."""
-    before = report(ran([True] * 40, "s"))
-    after = report(*(ran([True] * 40, f"s@{variant}", variant=variant) for variant in VARIANTS))
-    found = [(result.suite, result.outcome) for result in compared(before, after)]
-    assert found == [("s@short", "skipped"), ("s@polite", "skipped"), ("s", "failed")]
-    found = [
-        (result.suite, result.outcome) for result in compared(before, after, BaselineSettings(compare="questions"))
+    before, after = report(asked("s")), report(asked("s@short", "short"), asked("s@polite", "polite"))
+    found = compared(before, after)
+    assert [(result.suite, result.outcome, result.reason) for result in found] == [
+        *(
+            (name, "skipped", f"not in the baseline, which has 's': {HINT} the two, whatever the prompt")
+            for name in ("s@short", "s@polite")
+        ),
+        ("s", "failed", f"in the baseline, and did not run; {HINT} 's@short', 's@polite' with it, whatever the prompt"),
     ]
-    assert found == [("s@short", "passed"), ("s@polite", "passed")]
+    assert decided(before, after) == {"s@short": "passed", "s@polite": "passed"}
+    assert {result.notes[0] for result in compared(before, after, BY_QUESTIONS)} == {
+        "compared with 's' of the baseline"
+    }
+
+
+@pytest.mark.parametrize("now", ["s", "s@kind"])
+def test_a_baseline_of_variants_that_are_no_more(now: str) -> None:
+    """Of several, the one that asks in the same way takes their place; the others did not run."""
+    short, polite = asked("s@short", "short"), asked("s@polite", "polite")
+    for only in (asked(now, "short"), asked(now, "new")):
+        assert decided(report(short), report(only)) == {now: "passed"}
+        found = compared(report(short), report(only))
+        assert [(result.suite, result.outcome, result.reason) for result in found] == [
+            (now, "skipped", f"not in the baseline, which has 's@short': {HINT} the two, whatever the prompt"),
+            ("s@short", "failed", f"in the baseline, and did not run; {HINT} '{now}' with it, whatever the prompt"),
+        ]
+    both = report(short, polite)
+    assert decided(both, report(asked(now, "polite"))) == {now: "passed", "s@short": "failed"}
+    assert decided(both, report(asked(now, "polite", right=False))) == {now: "failed", "s@short": "failed"}
+    for settings in (DEFAULT, BY_QUESTIONS):
+        (new, *gone) = compared(both, report(asked(now, "new")), settings)
+        why = "which has it in variants only (s@short, s@polite), none of which is asked in this way"
+        assert (new.outcome, new.reason) == ("skipped", f"not in the baseline, {why}")
+        reason = "in the baseline, and did not run"
+        assert [(one.suite, one.outcome, one.reason) for one in gone] == [
+            ("s@short", "failed", reason),
+            ("s@polite", "failed", reason),
+        ]
+
+
+def test_a_suite_without_a_partner_is_no_pass_in_a_selection_either() -> None:
+    both = report(asked("s@short", "short"), asked("s@polite", "polite"))
+    found = compared(both, report(asked("s", "new")), BY_QUESTIONS, is_selection=True)
+    assert [(one.suite, one.outcome) for one in found] == [
+        ("s", "skipped"),
+        ("s@short", "skipped"),
+        ("s@polite", "skipped"),
+        (None, "failed"),
+    ]
+
+
+def test_variants_beside_their_suite_take_the_place_of_others() -> None:
+    """The suite's own name comes first, and the suite before any variant."""
+    before = report(asked("s"), asked("s@short", "short"))
+    after = report(asked("s"), asked("s@kind", "short"))
+    assert decided(before, after) == {"s": "passed", "s@kind": "passed", "s@short": "failed"}
+    (_, kind, _) = compared(before, after, BY_QUESTIONS)
+    assert kind.notes[0] == "compared with 's' of the baseline"
 
 
 def test_a_suite_is_not_replaced_by_a_variant_that_the_baseline_has() -> None:
     """A variant stands for the suite only where it is compared with it."""
-    settings = BaselineSettings(compare="questions")
+    settings = BY_QUESTIONS
     before = report(ran([True] * 40, "s"), ran([True] * 40, "s@polite", variant="polite"))
     polite, kind = (report(ran([True] * 40, f"s@{name}", variant=name)) for name in ("polite", "kind"))
     found = compared(before, polite, settings)

@@ -141,7 +141,44 @@ def test_variants_are_compared_with_the_suite_that_had_none(project: pytest.Pyte
     assert "sums@careful, accuracy vs baseline: accuracy 1.000 -> 0.500" in text_of(decided)
     result = run(project, suite, *workers, "--llm-baseline=base.json")
     assert result.ret == 1  # as ever, only what is the same is compared
-    assert "failed: sums, accuracy vs baseline: in the baseline, and did not run" in text_of(result)
+    assert "failed: sums, accuracy vs baseline: in the baseline, and did not run; --llm-compare questions" in text_of(
+        result
+    )
+    with_both = run(project, SUITE, *workers, *QUESTIONS[:1], "--llm-variant=sums: short: prompt.system=You add.")
+    assert with_both.ret == 0
+    assert "skipped: sums@short, accuracy vs baseline: not in the baseline, which has 'sums': --llm-compare" in text_of(
+        with_both
+    )
+
+
+def test_a_suite_is_compared_with_the_variant_that_it_was(project: pytest.Pytester, workers: list[str]) -> None:
+    """The walk back: of the variants that were tried, one becomes the suite's prompt."""
+    assert run(project, {**SUITE, "variants": VARIANTS}, *workers, "--llm-report=base.json", "-k", "short").ret == 0
+    chosen = {**SUITE, "prompt": {"template": VARIANTS["short"]["prompt.template"]}}
+    refused = run(project, chosen, *workers, "--llm-baseline=base.json")
+    assert refused.ret == 1
+    assert "failed: sums@short, accuracy vs baseline: in the baseline, and did not run; --llm-compare" in text_of(
+        refused
+    )
+    assert run(project, chosen, *workers, *QUESTIONS).ret == 0
+    (gate,) = gates_in(project.path / "now.json")
+    assert (gate["suite"], gate["outcome"], gate["regression"]["n"]) == ("sums", "passed", 40)
+    assert gate["notes"] == ["compared with 'sums@short' of the baseline"]
+    # Of several variants it is the one that asks in the same way; the others are gone.
+    assert run(project, {**SUITE, "variants": VARIANTS}, *workers, "--llm-report=base.json").ret == 0
+    careful = {**SUITE, "prompt": {"template": VARIANTS["careful"]["prompt.template"]}}
+    assert run(project, careful, *workers, *QUESTIONS).ret == 1
+    own, gone = gates_in(project.path / "now.json")
+    assert (own["suite"], own["outcome"], own["notes"]) == (
+        "sums",
+        "passed",
+        ["compared with 'sums@careful' of the baseline"],
+    )
+    assert (gone["suite"], gone["outcome"], gone["reason"]) == (
+        "sums@short",
+        "failed",
+        "in the baseline, and did not run",
+    )
 
 
 def test_variants_are_compared_with_several_reports_of_the_suite_that_had_none(

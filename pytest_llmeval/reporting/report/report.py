@@ -48,6 +48,7 @@ __all__ = [
     "described_group",
     "group_of_record",
     "group_of_suite",
+    "other_form",
     "suite_of_baseline",
     "use_of_model",
 ]
@@ -562,14 +563,32 @@ def group_of_suite(suite: SuiteReport, compared: tuple[str, ...]) -> Group:
     return suite.info.name, first if first in compared else None
 
 
-def suite_of_baseline(baseline: Report, name: str, model: str | None, *, base: str | None = None) -> SuiteReport | str:
+_ASKED = ("prompt", "fewshot", "scorer")
+"""Parts of a fingerprint by which a suite asks, and reads a reply."""
+
+
+def other_form(base: str, parts: Mapping[str, str], earlier: Iterable[SuiteInfo]) -> str | None:
+    """Return the name of the earlier suite that takes the place of one that is missing; None if there is none.
+
+    This is the suite ``base`` without variants; else, of its variants, the first that asks in the way that the parts of
+    a fingerprint say, or the only one.
+    """
+    forms = [one for one in earlier if one.base == base]
+    if any(one.name == base for one in forms):
+        return base
+    for one in forms:
+        if all(one.fingerprint_parts.get(part, "") == parts.get(part) for part in _ASKED):
+            return one.name
+    names = {one.name for one in forms}
+    return names.pop() if len(names) == 1 else None
+
+
+def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteReport | str:
     """Return the suite with which one of this name on ``model`` is compared, or why there is none (``ABSENT``, …).
 
-    If the baseline has the suite on one model, this is the one; else the one on the same model. ``base`` is the name of
-    the suite of a variant: it takes the place of a variant that the baseline does not have.
+    If the baseline has the suite on one model, this is the one; else the one on the same model.
     """
     partners = [one for one in baseline.suites if one.info.name == name]
-    partners = partners or [one for one in baseline.suites if one.info.name == base]
     if not partners:
         return ABSENT
     if len(partners) == 1:
