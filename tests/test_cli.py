@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -22,9 +23,16 @@ from tests.support import REPOSITORY, clean_environment
 
 def test_the_list_names_every_preset_or_its_family(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    presets, _, groups = capsys.readouterr().out.partition("\n\ngroups, for --llm-suite:\n")
+    heading, *lines = presets.splitlines()
+    assert heading.split("  ")[0] == "preset"
+    listed = {line.split()[0]: line for line in lines}
     for preset in all_presets():
         assert preset.name in listed or f"{preset.family}-…" in listed
+    assert re.fullmatch(r"gsm8k +1,319  replies +0.199 +lm-eval 0.4.13 +GSM8K, .*", listed["gsm8k"])
+    assert re.fullmatch(r"csqa-text +1,221  log-likelihoods +- +not checked .*", listed["csqa-text"])
+    assert re.fullmatch(r"chronologic-mcq +your own .*", listed["chronologic-mcq"])
+    assert "leaderboard-v1: arc-challenge, hellaswag, mmlu, truthfulqa-mc2, winogrande, gsm8k" in groups
 
 
 def test_one_preset_with_source_formula_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,6 +40,9 @@ def test_one_preset_with_source_formula_and_defaults(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert "hub openai/gsm8k" in shown
     assert "flexible.accuracy" in shown
+    for line in ("questions: 1,319", "asks for: replies", "run: pytest --llm-model=MODEL --llm-suite=gsm8k"):
+        assert line in shown.splitlines()
+    assert "gsm8k/test.jsonl and gsm8k/train.jsonl in the folder" in shown
     defaults = yaml.safe_load(shown.partition("defaults:\n")[2])
     assert defaults["generate"]["stop"] == ["Question:", "</s>", "<|im_end|>"]
 
@@ -46,6 +57,8 @@ def test_a_family_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert [one["defaults"] for one in shown] == [d | {"score": s} for d, s in zip(defaults, scores, strict=True)]
     assert main(["presets", "--json"]) == 0
     assert all("defaults" not in one for one in json.loads(capsys.readouterr().out))
+    assert main(["presets", "leaderboard-v1", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 6
 
 
 def test_a_preset_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from pytest_llmeval.errors import LLMEvalError
 
 if TYPE_CHECKING:
     from pytest_llmeval.data.traces import TraceRows
+    from pytest_llmeval.suites.presets import Preset
 
 __all__ = ["add_parsers"]
 
@@ -118,11 +119,14 @@ def _presets(options: argparse.Namespace) -> int:
 
 
 def _listed_presets(name: str | None, *, as_json: bool) -> str:
+    from pytest_llmeval.suites.named import all_groups
     from pytest_llmeval.suites.presets import PresetError, all_presets, load_preset
 
     presets = list(all_presets())
     if name is not None:
-        chosen = [preset for preset in presets if preset.name == name]
+        groups = {group.name: group for group in all_groups()}
+        of_group = {one.preset for one in groups[name].suites} if name in groups else {name}
+        chosen = [preset for preset in presets if preset.name in of_group]
         if not chosen:
             chosen = [preset for preset in presets if preset.name.startswith(f"{name}-")]
         if not chosen:
@@ -135,25 +139,70 @@ def _listed_presets(name: str | None, *, as_json: bool) -> str:
         presets = chosen
     if as_json:
         listed: list[dict[str, Any]] = [
-            {"name": preset.name, "description": preset.description, "source": preset.source, "formula": preset.formula}
+            {key: getattr(preset, key) for key in ("name", "description", "source", "formula", *_FACTS)}
+            | {"asks_for": _asks_for(preset)}
             | ({"defaults": _applied(preset)} if name is not None else {})
             for preset in presets
         ]
         return json.dumps(listed, indent=2) + "\n"
-    rows: list[tuple[str, str]] = []
+    rows: list[tuple[str, ...]] = [("preset", "questions", "asks for", "reference", "checked against", "")]
     for family, group in itertools.groupby(presets, key=lambda preset: preset.family):
         members = list(group)
         if name is None and len(members) > _MANY:
+            whole = f"{members[0].description} {len(members)} of them: `llmeval presets {family}`."
             rows.append(
-                (f"{family}-…", f"{members[0].description} {len(members)} of them: `llmeval presets {family}`.")
+                (f"{family}-…", _number(sum(one.questions or 0 for one in members)), *_facts(members[0]), whole)
             )
         else:
-            rows += [(preset.name, preset.description) for preset in members]
-    width = max(len(left) for left, _ in rows)
-    return "".join(f"{left:<{width}}  {right}\n" for left, right in rows)
+            rows += [(one.name, _number(one.questions), *_facts(one), one.description) for one in members]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    text = "".join(
+        "  ".join(
+            cell.rjust(width) if place == 1 else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        + "\n"
+        for row in rows
+    )
+    return text + ("" if name is not None else _listed_groups())
 
 
-def _applied(preset: Any) -> dict[str, Any]:
+_FACTS = ("questions", "reference", "checked", "files")
+
+
+def _asks_for(preset: Preset) -> str:
+    """Return what a model has to give for the preset, and which other model is asked."""
+    reply = "replies" if "generate" in preset.defaults else "log-likelihoods"
+    return f"{reply}, a judge" if preset.defaults["score"] == "equivalence" else reply
+
+
+def _facts(preset: Preset) -> tuple[str, str, str]:
+    """Return what the preset asks for, and the beginnings of its reference and of what it was checked against."""
+    checked = preset.checked.partition(",")[0] or "not checked"
+    return _asks_for(preset), preset.reference.partition(" ")[0].rstrip(",:") or "-", checked
+
+
+def _number(questions: int | None) -> str:
+    return "your own" if not questions else f"{questions:,}"
+
+
+def _listed_groups() -> str:
+    from pytest_llmeval.suites.named import all_groups
+
+    lines = [
+        textwrap.fill(
+            f"{group.name}: {', '.join(one.name for one in group.suites)}",
+            100,
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_on_hyphens=False,
+        )
+        for group in all_groups()
+    ]
+    return "\n".join(("", "groups, for --llm-suite:", *lines, ""))
+
+
+def _applied(preset: Preset) -> dict[str, Any]:
     """Return the preset with every setting of its scorer that applies, whether the preset says it or the scorer."""
     from pydantic import TypeAdapter
 
@@ -173,7 +222,7 @@ def _applied(preset: Any) -> dict[str, Any]:
     return {**preset.defaults, "score": scorer(preset.defaults["score"])}
 
 
-def _described(preset: Any) -> str:
+def _described(preset: Preset) -> str:
     import yaml
 
     def paragraph(label: str, text: str) -> str:
@@ -181,9 +230,17 @@ def _described(preset: Any) -> str:
 
     head = paragraph("preset", preset.name) + paragraph("description", preset.description)
     head += paragraph("source", preset.source) + paragraph("formula", preset.formula)
+    head += paragraph("questions", _number(preset.questions)) + paragraph("asks for", _asks_for(preset))
+    head += paragraph("reference", preset.reference or "none") + paragraph("checked", preset.checked or "not checked")
     has_hub = "hub" in preset.defaults.get("dataset", {})
+    if has_hub:
+        config = preset.defaults["dataset"].get("config")
+        files = " and ".join(files[0].format(config=config) for files in preset.files.values())
+        head += paragraph("data", f"the hub (the extra `datasets`), or {files} in the folder of --llm-data")
     use = f"suite: my_{preset.name.replace('-', '_')}\npreset: {preset.name}\n"
     use += "" if has_hub else "dataset: {path: YOUR_FILE.jsonl}\n"
+    if has_hub:
+        head += paragraph("run", f"pytest --llm-model=MODEL --llm-suite={preset.name}")
 
     class Dumper(yaml.SafeDumper):
         """A dumper of YAML that writes text of several lines as a block, and nothing as an alias."""

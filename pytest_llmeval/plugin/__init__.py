@@ -79,15 +79,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return startup.header_lines(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if not parent.config.stash[settings_key].suite:
-        return None
-    from pytest_llmeval.plugin.task_collectors import collect_installed_folder
-
-    return collect_installed_folder(parent, path)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector

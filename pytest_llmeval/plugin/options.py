@@ -107,9 +107,8 @@ def _limit(value: str) -> SampleLimit:
 
 
 def _suite(value: str) -> str:
-    prefix, colon, names = value.strip().partition(":")
-    if prefix != "lm_eval" or not colon or not all(name.removeprefix("lm_eval:").strip() for name in names.split(",")):
-        raise ValueError("expected lm_eval:NAME, a task, group or tag of the installed lm_eval package")
+    if not all(name.strip().removeprefix("lm_eval:").strip() for name in value.split(",")):
+        raise ValueError("expected the name of a preset, a group of presets, or lm_eval:NAME")
     return value.strip()
 
 
@@ -303,10 +302,19 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="suite",
         kind="list",
-        metavar="lm_eval:NAME",
+        metavar="NAME",
         parse=_suite,
-        help="Run a task, group or tag of the installed lm_eval package by its name: lm_eval:arc_easy. "
+        help="Run a published benchmark by its name: a preset (gsm8k), a group of presets (leaderboard-v1; `llmeval "
+        "presets` lists both), or a task, group or tag of the installed lm_eval package (lm_eval:arc_easy). "
         "Separate several with commas, or give the option several times.",
+    ),
+    Option(
+        name="data",
+        kind="text",
+        metavar="FOLDER",
+        parse=_path,
+        help="The folder that holds local copies of published benchmarks, for --llm-suite: gsm8k/test.jsonl. What is "
+        "not there comes from the hub.",
     ),
     Option(
         name="lm_eval",

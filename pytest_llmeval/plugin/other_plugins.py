@@ -1,7 +1,8 @@
 """Two places where samples do not fit what pytest or another plugin takes for granted of a test.
 
-``--lf``, in a folder with two colons in its name: pytest takes the text before the first ``::`` of a node id that it
-remembers for the file. No such file exists: pytest would skip the true one, and know none of its tests again.
+``--lf``: pytest takes the text before the first ``::`` of a node id that it remembers for the file. That is no file if
+a folder has two colons in its name, and if a suite is run by its name (``gsm8k::17``). Once pytest has met a file with
+a failure it would skip such a suite, and in such a folder it would know none of the tests again.
 
 pytest-timeout starts its timer before the fixtures of a test are set up. The first sample would be out of time while
 its model loads, and as pytest keeps what a session's fixture has raised, every other sample would fail with it.
@@ -9,6 +10,7 @@ its model loads, and as pytest keeps what a session's fixture has raised, every 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
@@ -29,6 +31,11 @@ def _is_misread(nodeid: str) -> bool:
     return "::" in split_file(nodeid)[0]
 
 
+def _has_no_file(config: pytest.Config, nodeid: str) -> bool:
+    """Tell whether the test's suite has no file, where pytest looks for one."""
+    return not os.path.lexists(config.rootpath / split_file(nodeid)[0])
+
+
 def remember_failed(config: pytest.Config, failed: Sequence[str], right: Iterable[str]) -> None:
     """Let ``--lf`` run the tests ``failed`` again, though they passed for pytest, and forget those that are right now.
 
@@ -46,10 +53,10 @@ def remember_failed(config: pytest.Config, failed: Sequence[str], right: Iterabl
 
 
 def rerun_misread(config: pytest.Config) -> None:
-    """Let ``--lf`` run tests again that failed and whose folder has two colons in its name."""
+    """Let ``--lf`` run tests again that failed, and whose files pytest does not find by their node ids."""
     cache = getattr(config, "cache", None)  # None under -p no:cacheprovider
     known = {} if cache is None else cache.get("cache/lastfailed", {})
-    misread = {nodeid for nodeid in known if _is_misread(nodeid)}
+    misread = {nodeid for nodeid in known if _is_misread(nodeid) or _has_no_file(config, nodeid)}
     if misread:
         taken_out = _TakenOut(config, known, misread)
         config.pluginmanager.register(taken_out, "llmeval-last-failed-out")
@@ -120,7 +127,7 @@ class _PutBack:
     def pytest_report_collectionfinish(self, config: pytest.Config) -> str | None:
         if not self._held.items or config.get_verbosity() < 0:
             return None
-        return f"run-last-failure: and {len(self._held.items)} in folders with '::' in their names"
+        return f"run-last-failure: and {len(self._held.items)} of suites without a file of that name"
 
 
 _FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))

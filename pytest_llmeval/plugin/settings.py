@@ -81,6 +81,7 @@ class Settings:
     set: tuple[Override, ...] = ()
     variant: tuple[GivenVariant, ...] = ()
     suite: tuple[str, ...] = ()
+    data: Path | None = None
     lm_eval: bool = False
     trust_task_code: bool = False
     limit: SampleLimit | None = None

@@ -36,12 +36,16 @@ def configure(config: pytest.Config) -> None:
             )
     try:
         check_rules(config)
+        if not all(os.path.lexists(config.invocation_params.dir / argument) for argument in config.args):
+            from pytest_llmeval.plugin.named_suites import move_names
+
+            move_names(config)
         settings = config.stash[settings_key] = read_settings(config)
         config.stash[process_key] = os.getpid()
         if settings.suite:
-            from pytest_llmeval.plugin.task_collectors import add_named_suites
+            from pytest_llmeval.plugin.named_suites import NamedSuites
 
-            add_named_suites(config, settings)
+            config.pluginmanager.register(NamedSuites(config, settings), "llmeval-named-suites")
         if any(spec.kind.imports_from_project for spec in settings.all_specs):
             from pytest_llmeval.plugin.models import make_importable
 

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.data.files import Source
-from pytest_llmeval.errors import OptionError, SuiteError
-from pytest_llmeval.plugin.settings import Settings, settings_key
+from pytest_llmeval.plugin.settings import settings_key
 from pytest_llmeval.plugin.suite_collectors import PlainFailures, SuiteFile
 from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.format.sniff import is_group_file
-from pytest_llmeval.suites.lm_eval.groups import Leaf, installed_tasks, paths_of_name
+from pytest_llmeval.suites.lm_eval.groups import Leaf
 from pytest_llmeval.suites.lm_eval.load import load_task, read_tasks
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.wording import relative_path
 
-__all__ = ["TaskGroup", "TaskSuite", "add_named_suites", "collect_installed_folder", "collect_task_file"]
+__all__ = ["TaskGroup", "TaskSuite", "collect_task_file"]
 
 _seen_key = pytest.StashKey[set[str]]()
 
@@ -79,31 +78,3 @@ def _is_first(suite: TaskSuite) -> bool:
         return False
     seen.add(suite.nodeid)
     return True
-
-
-def collect_installed_folder(parent: pytest.Collector, path: Path) -> pytest.Collector | None:
-    """Return a folder of the installed lm_eval package, which pytest would import as a package of tests."""
-    tasks = installed_tasks()
-    if tasks is None or not path.is_relative_to(tasks.parent):
-        return None
-    folder: pytest.Dir = pytest.Dir.from_parent(parent, path=path)
-    return folder
-
-
-def add_named_suites(config: pytest.Config, settings: Settings) -> None:
-    """Let pytest collect the suites that ``--llm-suite`` names, in place of all that it finds without arguments.
-
-    Raises ``OptionError`` for a name that does not exist.
-    """
-    paths: list[str] = []
-    for text in settings.suite:
-        for name in text.split(","):
-            try:
-                paths += map(str, paths_of_name(name.strip().removeprefix("lm_eval:")))
-            except (LookupError, SuiteError) as error:
-                raise OptionError(f"--llm-suite {text}: {error.args[0]}") from None
-    sources = pytest.Config.ArgsSource
-    if config.args_source is not sources.ARGS and config.getoption("llm_suite") is not None:
-        config.args = []
-        config.args_source = sources.ARGS
-    config.args += [path for path in dict.fromkeys(paths) if path not in config.args]

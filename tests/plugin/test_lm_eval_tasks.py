@@ -181,10 +181,21 @@ def test_a_task_group_or_tag_of_the_installed_package_by_name(
     group = "group: natural\ntask: [dry, wet]\n"
     install(folder, monkeypatch, wet_yaml=WET, dry_yaml=WET.replace("wet", "dry"), natural_yaml=group)
     folder.makepyfile(test_own="def test_own(): raise AssertionError('not asked for')")
-    result = folder.runpytest_subprocess(*workers, "--llm-suite", f"lm_eval:{name}")
+    result = folder.runpytest_subprocess(*workers, "--llm-suite", f"lm_eval:{name}", "-v")
     assert result.ret == 0
+    tasks = ("wet",) if name == "wet" else ("wet", "dry")
+    result.stdout.fnmatch_lines_random([f"*lm_eval:{task}::{number} *" for task in tasks for number in range(3)])
     result.stdout.fnmatch_lines([f"*{2 if name == 'wet' else 4} passed, {1 if name == 'wet' else 2} wrong*"])
     result.stdout.no_fnmatch_line("*problem*")
+
+
+def test_a_sample_of_a_named_task_by_its_node_id(
+    folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: list[str]
+) -> None:
+    install(folder, monkeypatch, wet_yaml=WET, dry_yaml=WET.replace("wet", "dry"))
+    result = folder.runpytest_subprocess(*workers, "lm_eval:wet::1", "lm_eval:dry::2", "-v")
+    result.stdout.fnmatch_lines_random(["*lm_eval:wet::1 *", "*lm_eval:dry::2 *"])
+    result.stdout.fnmatch_lines(["*1 passed, 1 wrong*"])
 
 
 def test_an_unknown_name_stops_the_run(folder: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +204,7 @@ def test_an_unknown_name_stops_the_run(folder: pytest.Pytester, monkeypatch: pyt
         ("lm_eval:wett", "--llm-suite lm_eval:wett: lm_eval has no task, group or tag 'wett'; did you mean 'wet'?"),
         (
             "wet",
-            "--llm-suite: expected lm_eval:NAME, a task, group or tag of the installed lm_eval package, found 'wet'",
+            "--llm-suite wet: there is no preset 'wet'; *; lm-eval has it: lm_eval:wet",
         ),
     ):
         result = folder.runpytest_subprocess("--llm-suite", given)

@@ -95,7 +95,7 @@ def test_last_failed_there_alone(llm_pytester: pytest.Pytester) -> None:
     assert remembered(llm_pytester) == ["b::c/s.yaml::w"]
     result = llm_pytester.runpytest("-pno:xdist", "--lf", ".")
     result.stdout.fnmatch_lines(
-        ["run-last-failure: and 1 in folders with '::' in their names", "*= 3 deselected, 1 wrong in *"]
+        ["run-last-failure: and 1 of suites without a file of that name", "*= 3 deselected, 1 wrong in *"]
     )
     result = llm_pytester.runpytest("-pno:xdist", "--lf", "-k", "r", ".")  # what -k leaves out stays out
     assert remembered(llm_pytester) == ["b::c/s.yaml::w"]

@@ -29,6 +29,9 @@ def test_every_preset_is_a_valid_suite_that_says_where_it_comes_from(preset: Any
     spec = SuiteSpec.model_validate(value)
     assert spec.dataset is not None
     assert spec.prompt.template is not None
+    for rows_spec in (spec.dataset, spec.prompt.fewshot):
+        is_of_hub = rows_spec is not None and rows_spec.hub is not None
+        assert not is_of_hub or (rows_spec.key, rows_spec.columns) == (None, None), "what holds for files alone"  # type: ignore[union-attr]
     for text in (preset.description, preset.source, preset.formula):
         assert text.strip()
     assert load_preset(preset.name) == preset

@@ -1,13 +1,14 @@
 """Presets: published benchmarks by name, as defaults for a suite. Data only: one YAML file for each family.
 
-A file holds ``preset`` (the name), ``description``, ``source``, ``formula`` (whose number it gives, and how) and
-``suite`` (the defaults, in the suite format). ``variants`` names further presets, ``<preset>-<variant>``, each with
-defaults that are merged over those of the file.
+A file holds ``preset`` (the name), ``description``, ``source``, ``formula`` (whose number it gives, and how),
+``questions`` (how many there are), ``reference`` (a published number), ``checked`` (what the requests and numbers were
+compared with), ``files`` (the names of local copies) and ``suite`` (the defaults, in the suite format). ``variants``
+names further presets, ``<preset>-<variant>``, each with defaults that are merged over those of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -62,7 +63,11 @@ class Preset:
     """A benchmark that the field knows.
 
     ``family`` is the name of the preset that it is a variant of, or its own. ``source`` says who published the
-    benchmark, ``formula`` whose number a suite gives and by which metric. ``defaults`` are in the suite format.
+    benchmark, ``formula`` whose number a suite gives and by which metric. ``questions`` is how many there are, None if
+    they are the user's own. ``reference`` is a published number, ``checked`` what requests and numbers were compared
+    with; both are "" where there is nothing. ``files`` names local copies for ``dataset`` and ``fewshot``, as paths and
+    patterns within a folder of data, ``{config}`` standing for ``dataset.config``. ``defaults`` are in the suite
+    format.
     """
 
     name: str
@@ -70,6 +75,10 @@ class Preset:
     description: str
     source: str
     formula: str
+    questions: int | None = None
+    reference: str = ""
+    checked: str = ""
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     defaults: Mapping[str, Any] = field(repr=False)
 
     def has(self, keys: Keys) -> bool:
@@ -197,9 +206,10 @@ def _merged(defaults: dict[str, Any], own: dict[str, Any], at: Keys, *, is_varia
     merged = {**defaults, **own}
     if "score" in own and "score" in defaults and not at and not is_variant:
         merged["score"] = _merged_score(defaults["score"], own["score"])
-    for key, part in own.items():
-        if (*at, key) in _MERGED and isinstance(part, dict) and isinstance(defaults.get(key), dict):
-            merged[key] = _merged(defaults[key], part, (*at, key), is_variant=is_variant)
+    for key, default in defaults.items():
+        part = own.get(key, {})  # without a source of its own, the suite takes what holds for the hub's rows
+        if (*at, key) in _MERGED and isinstance(part, dict) and isinstance(default, dict):
+            merged[key] = _merged(default, part, (*at, key), is_variant=is_variant)
     return merged
 
 
@@ -305,5 +315,6 @@ def _family(name: str) -> dict[str, Preset]:
 
 
 def _preset(name: str, family: str, data: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
-    said = {key: data[key] for key in ("description", "source", "formula")}
+    optional = [key for key in ("questions", "reference", "checked", "files") if key in data]
+    said = {key: data[key] for key in ("description", "source", "formula", *optional)}
     return Preset(name=name, family=family, defaults=defaults, **said)
