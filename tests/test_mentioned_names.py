@@ -33,7 +33,7 @@ NOT_MODULES = {"NAME", "category", "config", "dataset", "flexible", "generate", 
 NOT_MODULES |= {"report", "sample", "samples", "score", "settings", "step"}
 """Keys of a suite, columns of its data, parts of metric names, and variables of the code beside."""
 
-DATA = (".json", ".gz", ".journal", ".max", ".md", "pytest_llmeval.scorers", "pytest_llmeval.ModelKind")
+DATA = (".json", ".gz", ".journal", ".max", ".md", ".yml", "pytest_llmeval.scorers", "pytest_llmeval.ModelKind")
 """Ends of names of data files; an entry point's group, and what the package's top offers on first use."""
 
 

@@ -199,7 +199,7 @@ def test_a_group_changes_its_presets(project: pytest.Pytester) -> None:
     ("given", "message"),
     [
         ("gsm9k", "--llm-suite gsm9k: there is no preset 'gsm9k'; did you mean 'gsm8k'?*"),
-        ("leaderboard", "--llm-suite leaderboard: there is no preset 'leaderboard'; did you mean 'leaderboard-v1'?"),
+        ("leaderboard", "--llm-suite leaderboard: there is no preset 'leaderboard'; did you mean 'leaderboard-v1'?*"),
         ("perplexity", "--llm-suite perplexity: the preset 'perplexity' has no data of its own: write a suite with*"),
         ("gsm8k,", "--llm-suite: expected the name of a preset, a group of presets, or lm_eval:NAME, found 'gsm8k,'"),
         (
