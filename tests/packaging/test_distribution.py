@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from email import message_from_bytes
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,10 @@ def run(command: Sequence[str | Path], *, cwd: Path, program: str | Path = sys.e
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def pyproject() -> Any:
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +135,7 @@ def test_metadata(wheel: Path) -> None:
             "accelerate",
             "datasets",
             "dev",
+            "docs",
             "embeddings",
             "math",
             "metrics",
@@ -139,15 +146,21 @@ def test_metadata(wheel: Path) -> None:
             "report",
         )
     }
-    assert metadata.get_payload(), "the README is the long description"
+    assert metadata["Version"] == pyproject()["project"]["version"]
+    description = str(metadata.get_payload())
+    assert "# pytest-llmeval-suites\n" in description
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", description) == [], "an index has no files that a link could lead to"
+
+
+def test_an_index_would_take_both(distributions: Path) -> None:
+    run(["-m", "twine", "check", "--strict", *distributions.iterdir()], cwd=distributions)
 
 
 def test_sdist_holds_what_is_needed_and_no_junk(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         paths = [PurePosixPath(*PurePosixPath(entry.name).parts[1:]) for entry in archive.getmembers()]
     assert not [str(path) for path in paths if JUNK & set(path.parts) or path.suffix in {".pyc", ".log", ".swp"}]
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-    included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"])
+    included = set(pyproject()["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"])
     assert {path.parts[0] for path in paths} - {"PKG-INFO", ".gitignore", "pyproject.toml"} == included
 
 
@@ -227,3 +240,46 @@ def test_the_lowest_declared_versions_do_the_main_job(
     assert "1 passed" in run(
         ["-m", "pytest", "-p", "no:cacheprovider", "-q", "again.yaml"], cwd=tmp_path, program=python
     )
+
+
+_BRING_TORCH = {"accelerate", "bitsandbytes", "lm-eval", "peft", "sentence-transformers", "torch"}
+_DECLARED = [line.rpartition(" ")[2] for line in pyproject()["project"]["classifiers"] if ":: Python :: 3." in line]
+_RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
+_TESTS_WITHOUT_TORCH = [
+    *("tests/commands", "tests/gates", "tests/reporting", "tests/scoring", "tests/suites"),
+    *(  # these import torch or lm-eval
+        f"--ignore=tests/scoring/test_{name}.py"
+        for name in ("custom", "epochs", "exact", "filters", "math_published", "score_checks")
+    ),
+]
+
+
+def interpreter(version: str) -> str | None:
+    """An interpreter of this version: on PATH, or among those of pyenv."""
+    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for path in (shutil.which(f"python{version}"), *map(str, of_pyenv)):
+        if path and subprocess.run([path, "-c", ""], check=False, capture_output=True).returncode == 0:
+            return path
+    return None
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("version", [version for version in _DECLARED if version != _RUNNING])
+def test_other_versions_of_python_pass_the_tests_that_need_no_torch(
+    version: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Install all that is declared but what brings torch, whose build for another Python can be gigabytes."""
+    program = interpreter(version)
+    if program is None:
+        pytest.skip(f"no Python {version} is installed")
+    venv = tmp_path_factory.mktemp("other") / "venv"
+    run(["-m", "venv", venv], cwd=venv.parent, program=program)
+    extras = pyproject()["project"]["optional-dependencies"]
+    declared = [*pyproject()["project"]["dependencies"], *(line for name in _EXTRAS for line in extras[name])]
+    declared += [line for line in extras["dev"] if not line.startswith("pytest-llmeval-suites[")]
+    needed = [line for line in declared if re.split(r"[\[<>=; ]", line)[0].replace("_", "-") not in _BRING_TORCH]
+    install = ["-m", "pip", "install", "--quiet", "--no-compile"]
+    run([*install, *needed], cwd=venv.parent, program=venv / "bin/python")
+    run([*install, "--no-deps", "--editable", REPOSITORY], cwd=venv.parent, program=venv / "bin/python")
+    session = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "logical", *_TESTS_WITHOUT_TORCH]
+    run(session, cwd=REPOSITORY, program=venv / "bin/python", PATH=f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}")
