@@ -377,7 +377,8 @@ def test_a_command(
     if program == "llmeval":
         capsys.readouterr()
         assert main(arguments) in (0, None)
-        printed = capsys.readouterr().out
+        told = capsys.readouterr()
+        printed = told.out or told.err
         assert re.search(PRINTED[first_in(command, PRINTED)], printed.strip()), printed
         return
     is_dry = "--llm-show-prompts" in command
