@@ -1,8 +1,8 @@
 """How often the 95% intervals hold the true value, by simulation: ``python -m benchmarks.interval_coverage``.
 
-The table of ``docs/reports.md``: a cell is the share of simulated data sets whose interval holds the truth, in percent,
-of those that have an interval; where more than 1% have none, how many, too. The exit status is 1 where a share of 100
-or 1,000 samples is below 93%; those of 30 are shown as they are.
+The table of ``docs/statistics.md``: a cell is the share of simulated data sets whose interval holds the truth, in
+percent, of those that have an interval; where more than 1% have none, how many, too. The exit status is 1 where a share
+of 100 or 1,000 samples is below 93%; those of 30 are shown as they are.
 
 Intervals are those of a report: of metrics with limits where the values have some (accuracy, F1), else of a number of
 one's own. Samples in clusters have a part that those of a cluster share, so that two of them are correlated by 0.3; of
