@@ -47,7 +47,7 @@ def _add_compare(commands: Any) -> None:
         "has problems; 2 for a usage error.",
     )
     parser.add_argument("baseline", type=Path, help="the earlier report (.json)")
-    parser.add_argument("report", type=Path, help="the report that is judged (.json)")
+    parser.add_argument("report", type=Path, help="the later report (.json)")
     _add_baseline_options(parser)
     _add_output_options(parser)
     parser.set_defaults(run=_compare)
@@ -81,8 +81,8 @@ def _add_gate(commands: Any) -> None:
     parser = commands.add_parser(
         "gate",
         help="decide gates on a saved report",
-        description="Decide gates on a saved report: those of --gate and --baseline; without either, those of its "
-        "own suites again. Nothing is run.",
+        description="Decide gates on a saved report: those of --gate and --baseline, or without these the gates of the "
+        "report's own suites. Nothing is run.",
         epilog="Exit codes: 0 if no gate failed; 1 if a gate failed, if none was decided, or if the report has "
         "problems; 2 for a usage error.",
     )
@@ -100,15 +100,15 @@ def _add_gate(commands: Any) -> None:
         parser,
         "--baseline",
         type=Path,
-        help="an earlier report (.json) to compare with; a pattern such as 'runs/*.json': the mean of the last ones, "
-        "and the oldest",
+        help="an earlier report (.json) to compare with; or a pattern such as 'runs/*.json', to compare with the mean "
+        "of the last reports and with the oldest",
     )
     _add_option(
         parser,
         "--baseline-last",
         type=_parsed_by("gates.options:parse_number_of_reports"),
         metavar="K",
-        help="how many of several baselines the mean is of; default 5",
+        help="how many of the last reports are averaged; default 5",
     )
     _add_baseline_options(parser)
     _add_output_options(parser)
@@ -176,22 +176,22 @@ def _add_baseline_options(parser: argparse.ArgumentParser) -> None:
         group,
         "--gate-mode",
         choices=_MODES,
-        help="fail on a drop that is significant and beyond the margin (the default), on any beyond the margin, or "
-        "unless the interval excludes one beyond the margin",
+        help="a drop fails: significant (the default): if it is significant and beyond the margin; margin: if it is "
+        "beyond the margin; non-inferior: unless the interval excludes a drop beyond the margin",
     )
     _add_option(
         group,
         "--compare",
         choices=("all", "common", "questions"),
         help="all (the default): the suites have to be the same; common: compare the samples that are the same in "
-        "both; questions: those whose question, target and scorer are the same, whatever the prompt",
+        "both; questions: compare those with the same question, target and scorer, whatever the prompt",
     )
     _add_option(
         group,
         "--alpha",
         type=_parsed_by("gates.options:parse_alpha"),
         metavar="P",
-        help="how often a false alarm is tolerated, over all tests together; default 0.05",
+        help="the largest probability that anything fails if nothing got worse, over all tests; default 0.05",
     )
 
 
@@ -210,7 +210,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=0,
         metavar="N",
-        help="samples that may be unscored; default 0",
+        help="how many samples may be unscored; default 0",
     )
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text", help="default: text")
     parser.add_argument("-o", "--output", type=Path, help="a file for the results; without it, standard output")

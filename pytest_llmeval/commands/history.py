@@ -23,8 +23,8 @@ def add_parsers(commands: Any) -> None:
         "history",
         help="show suites over time, and which steps are significant",
         description="Show several reports in the order of time: a line for each run, and a chart for each suite and "
-        "metric. Neighbours are compared sample by sample where the questions are the same; steps that are "
-        "significant, Holm over all, are marked with their commits.",
+        "metric. Each run is compared with the one before, sample by sample, if the questions are the same; steps that "
+        "are significant (Holm over all) are marked, with their commits.",
         epilog="Exit codes: 0, whatever the steps are; 1 if the reports have no suite in common, or if one of them was "
         "edited or cannot be read; 2 for a usage error.",
     )

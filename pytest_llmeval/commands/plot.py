@@ -32,7 +32,7 @@ def add_parsers(commands: Any) -> None:
         help="draw figures of reports: SVG, PDF, PNG",
         description="Draw figures of reports (needs matplotlib: the extra report). Several reports are drawn side by "
         "side, each with its models. All intervals are those of the reports.",
-        epilog="Exit codes: 0; 1 if there is nothing to draw, or it cannot be written; 2 for a usage error.",
+        epilog="Exit codes: 0; 1 if there is nothing to draw, or a file cannot be written; 2 for a usage error.",
     )
     parser.add_argument("reports", type=Path, nargs="+", metavar="report", help="reports (.json), or journals")
     parser.add_argument(
@@ -69,7 +69,7 @@ def _plot(options: argparse.Namespace) -> int:
             "with / at its end, it is created"
         )
     if is_file and options.format is not None:
-        options.wrong_call(f"--format is for a folder: the file {options.output} says its own")
+        options.wrong_call(f"--format is for a folder: the name of the file {options.output} says which format it has")
     check_no_input(target, options.reports)
     report = _report(options.reports)
     planned = _planned(report, options, _metrics(report, options.metric))
@@ -138,7 +138,7 @@ def _planned(report: Report, options: argparse.Namespace, metrics: Sequence[str]
             break  # the records may be needed for the other figures only
     names = [planned.name for planned in found]
     if not found:
-        what = "nothing of which a figure can be made" if options.kind is None else f"nothing for {', '.join(kinds)}"
+        what = "nothing to draw" if options.kind is None else f"nothing for {', '.join(kinds)}"
         raise LLMEvalError(f"there is {what} in {', '.join(map(str, options.reports))}")
     for name in options.figure:
         if name in wanted:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parsers"]
 
 _ACTIONS = {
-    "show": "say how many replies of which model there are, how large and how old",
+    "show": "print how many replies there are of each model, how large they are, and how old",
     "verify": "check each line; exit code 1 if one is damaged",
     "compact": "write one file, without damaged lines and replies that were replaced by newer ones",
     "clear": "remove replies by age, size or model",
@@ -31,10 +31,10 @@ def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "store",
         help="show, check or clear the replies that --llm-store has kept",
-        description="Show what a store of replies holds, verify each line, compact it (leave the newest reply to each "
-        "question, and no damaged line) or clear replies by age, size or model. A store holds prompts and replies, "
-        "whatever --llm-report-prompts says. While a session writes to it, its files stay.",
-        epilog="Exit codes: 0; 1 if a line is damaged (verify), or if it cannot be done; 2 for a usage error.",
+        description="Show what a store of replies holds, verify each line, compact it (keep only the newest reply to "
+        "each request) or clear replies by age, size or model. A store holds prompts and replies, whatever "
+        "--llm-report-prompts says. Files that a session is writing to stay as they are.",
+        epilog="Exit codes: 0; 1 if a line is damaged (verify), or if the action is not possible; 2 for a usage error.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, words in _ACTIONS.items():
@@ -53,9 +53,14 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         "--older-than", metavar="AGE", type=_typed(parse_age), help="clear replies that are older: 30d, 12h"
     )
     parser.add_argument(
-        "--max-size", metavar="SIZE", type=_typed(parse_size), help="clear the oldest until no more is left: 500MB"
+        "--max-size",
+        metavar="SIZE",
+        type=_typed(parse_size),
+        help="clear the oldest until the rest is no larger: 500MB",
     )
-    parser.add_argument("--model", metavar="NAME", help="clear replies of this model only, named as show names it")
+    parser.add_argument(
+        "--model", metavar="NAME", help="clear replies of this model only, by its name in llmeval store show"
+    )
     parser.add_argument("--all", action="store_true", help="clear all replies")
 
 

@@ -42,13 +42,13 @@ def _view(options: argparse.Namespace) -> int:
             raise LLMEvalError(f"cannot view {page}: the file ends before the page does: it was cut off; copy it again")
     else:
         if options.report.suffix.lower() in _PAGE_SUFFIXES and options.report.is_file():
-            raise LLMEvalError(f"cannot view {options.report}: it is no page of a report; name a report (.json)")
+            raise LLMEvalError(f"cannot view {options.report}: it is not the page of a report; name a report (.json)")
         page = options.output or _beside(options.report)
         check_no_input(page, [options.report])
         if page.suffix.lower() not in _PAGE_SUFFIXES:
             raise LLMEvalError(f"--output {page}: expected a name that ends in .html")
         if options.output is None and page.exists() and not _is_page(page):
-            raise LLMEvalError(f"{page} exists, and is no page of a report: name another file with --output")
+            raise LLMEvalError(f"{page} exists, and is not the page of a report: name another file with --output")
         from pytest_llmeval.reporting.report.verify import report_problem
         from pytest_llmeval.reporting.storage.report_file import read_report
         from pytest_llmeval.reporting.writers.html.page import write_html

@@ -52,9 +52,7 @@ from pytest_llmeval.scoring.statistics.paired_tests import FamilyTest, run_famil
 
 __all__ = ["compare_reports"]
 
-_LOAD = (
-    "load changes the times of a whole run: p-values, intervals and rates do not know of it, only the margin allows it"
-)
+_LOAD = "load changes all times of a run: p-values, intervals and rates do not count it, only the margin allows for it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +242,7 @@ def _test(
         if metric.is_usage:
             found, hint = (
                 f"the baseline has no {metric.name}",
-                "it is kept where it is known and --llm-max-drop names it",
+                "a kept baseline has it only if it was known and --llm-max-drop named it",
             )
         return replace(gate, reason=f"{found}: {hint}")
     least = plan.after.info.min_measurable

@@ -102,13 +102,14 @@ def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_m
     if num_lacking <= (1 - min_measurable) * num_pairs + _ROUNDING:
         return None
     sides = f"now: {paired.num_lost:,}, in the baseline: {paired.num_gained:,}"
-    what, hint = "not measurable", ", and not_measurable in the suite can say what such a sample counts as"
+    what, hint = "not measurable", "; not_measurable in the suite can say what such a sample counts as"
     if num_unscored:
         what = "not measured"
         sides = f"unscored: {num_unscored:,}" + (f"; not measurable {sides}" if num_one_sided else "")
     return (
-        f"{metric} is {what} on one side of {num_lacking:,} of {num_pairs:,} pairs ({sides}); a comparison needs both "
-        f"sides of a share of {min_measurable:g} (min_measurable){hint if num_one_sided else ''}"
+        f"{metric} is {what} on one side of {num_lacking:,} of {num_pairs:,} pairs ({sides}); a comparison needs "
+        f"values on both sides of at least {min_measurable:.4g} of the pairs "
+        f"(min_measurable){hint if num_one_sided else ''}"
     )
 
 

@@ -161,7 +161,7 @@ def pair_samples(
         raise Refusal("no sample that both reports scored")
     rated = scored if are_rated else ()
     if relabelled := sum(_has_other_label(first[sample_id], second[sample_id]) for sample_id in rated):
-        raise Refusal(f"people said something else of {counted(relabelled)} in the baseline")
+        raise Refusal(f"people rated {counted(relabelled)} differently in the baseline")
     if is_same and (num_new := sum(sample_id not in first for sample_id in second)):
         notes.append(f"{counted(num_new)} left out, not in the baseline")
     num_unscored = len(both) - len(scored)
@@ -194,7 +194,7 @@ def _same_questions(
     if (reason := judging_change(before.info, after.info)) is not None:
         found = _scorer_change(before.info, after.info)
         hint = _score_again(pairing.reports[0])
-        raise Refusal(f"the questions are judged otherwise: {reason}{f' ({found})' if found else ''}; {hint}")
+        raise Refusal(f"the replies are judged in another way: {reason}{f' ({found})' if found else ''}; {hint}")
     parts = [suite.info.fingerprint_parts.get("questions") for suite in (before, after)]
     both = [one for one in second if one in first]
     if parts[0] is None or parts[0] != parts[1]:
@@ -321,7 +321,7 @@ def _without_own(
     if isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]:
         return scored, ["the baseline's own replies, scored again: nothing of a model is compared"]
     if pairing.compare == "questions" and _is_asked_alike(before.info, after.info):
-        return scored, ["the prompts are the same: replies may be the baseline's own, read by other filters"]
+        return scored, ["the prompts are the same: these may be the baseline's own replies, read by other filters"]
     own = {one for one in scored if one in first and _may_be_same_replies(first[one], second[one])}
     if not own:
         return scored, ()
@@ -495,7 +495,7 @@ def _what_differs(
         if ids
     ]
     found = "; ".join(filter(None, [", ".join(parts), ", ".join(samples)]))
-    others = "the samples that ran are the same, and others, or the categories, differ"
+    others = "the samples that ran are the same, but others, or the categories, differ"
     hint = "--llm-compare common compares the samples that did not change"
     if changed_settings(before.info, after.info) and judging_change(before.info, after.info) is None:
         hint += ", --llm-compare questions those with the same question and target, whatever the prompt"

@@ -336,7 +336,7 @@ def _notes(suite: SuiteReport, subject: GateSubject, part: Summary, metric: Metr
     if session.options.require and num_unmeasured > (1 - least) * num_scored + _ROUNDING:
         raise _Fails(
             f"{subject.metric} is measurable on {num_scored - num_unmeasured} of {_samples(num_scored)}, and "
-            f"--llm-require-gates wants a share of {least:g} (min_measurable)"
+            f"--llm-require-gates needs a share of {least:g} (min_measurable)"
         )
     if num_unmeasured:
         yield f"{subject.metric} is not measurable on {num_unmeasured} of {_samples(num_scored)}"

@@ -158,7 +158,11 @@ def test_of_many_figures_some_are_named(tmp_path: Path, capsys: pytest.CaptureFi
         ),
         (["-o", "x.svg", "--kind", "agreement"], 1, "there is nothing for agreement in report.json"),
         (["-o", "x.txt"], 2, "--output x.txt: expected a name that ends in .svg, .pdf or .png, or a folder"),
-        (["-o", "x.svg", "--format", "png"], 2, "--format is for a folder: the file x.svg says its own"),
+        (
+            ["-o", "x.svg", "--format", "png"],
+            2,
+            "--format is for a folder: the name of the file x.svg says which format it has",
+        ),
         (["-o", "x.svg", "--kind", "pie"], 2, "invalid choice: 'pie'"),
         ([], 2, "the following arguments are required: -o/--output"),
         (["-o", "report.json/x.svg", "--kind", "forest"], 1, "cannot write the report report.json/x.svg"),

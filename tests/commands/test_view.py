@@ -101,7 +101,7 @@ def test_somebody_elses_page_stays(report: Path, opened: list[str], capsys: pyte
     page = report.with_suffix(".html")
     page.write_text("<html>mine</html>", encoding="utf-8")
     assert main(["view", str(report)]) == 1
-    assert f"{page} exists, and is no page of a report: name another file with --output" in capsys.readouterr().err
+    assert f"{page} exists, and is not the page of a report: name another file with --output" in capsys.readouterr().err
     assert page.read_text(encoding="utf-8") == "<html>mine</html>"
     assert main(["view", str(report), "-o", str(page)]) == 0
     assert not opened[1:]
@@ -121,8 +121,11 @@ def test_no_browser_is_no_failure(
         (["no.json"], "cannot read the report no.json: there is no such file"),
         (["r.json", "-o", "r.json"], "--output r.json is one of the reports that are read"),
         (["r.json", "-o", "new.json"], "--output new.json: expected a name that ends in .html"),
-        (["mine.html"], "cannot view mine.html: it is no page of a report; name a report (.json)"),
-        (["mine.html", "-o", "mine.html"], "cannot view mine.html: it is no page of a report; name a report (.json)"),
+        (["mine.html"], "cannot view mine.html: it is not the page of a report; name a report (.json)"),
+        (
+            ["mine.html", "-o", "mine.html"],
+            "cannot view mine.html: it is not the page of a report; name a report (.json)",
+        ),
         (["cut.html"], "cannot view cut.html: the file ends before the page does: it was cut off; copy it again"),
     ],
 )

@@ -87,7 +87,7 @@ def test_other_words_for_the_judge_are_named(before: dict[str, str]) -> None:
 
 
 def test_what_differs_can_lie_outside_of_the_samples() -> None:
-    assert "and others, or the categories, differ" in the_one(ran([True]), ran([True], fingerprint="other")).reason
+    assert "but others, or the categories, differ" in the_one(ran([True]), ran([True], fingerprint="other")).reason
 
 
 def test_of_a_selection_nobody_knows_what_is_gone() -> None:
@@ -291,8 +291,8 @@ def test_a_baseline_with_unscored_samples() -> None:
         result = the_one(before, now, settings, allow_unscored=allowed)
         assert (result.outcome, result.reason) == (
             "failed",
-            "accuracy is not measured on one side of 450 of 500 pairs (unscored: 450); a comparison needs both sides "
-            "of a share of 0.9 (min_measurable)",
+            "accuracy is not measured on one side of 450 of 500 pairs (unscored: 450); a comparison needs values "
+            "on both sides of at least 0.9 of the pairs (min_measurable)",
         )
         result = the_one(before, ran([True] * 500, min_measurable=0.1), settings, allow_unscored=allowed)
         assert (result.outcome, result.notes) == ("passed", (f"{found}: left out",))

@@ -171,9 +171,7 @@ def against(before: Ran, after: Ran, text: str, **options: Any) -> GateResult:
     return second
 
 
-LOAD = (
-    "load changes the times of a whole run: p-values, intervals and rates do not know of it, only the margin allows it"
-)
+LOAD = "load changes all times of a run: p-values, intervals and rates do not count it, only the margin allows for it"
 TIMES = [1.0 + 0.01 * place for place in range(40)]
 
 
@@ -300,5 +298,5 @@ def test_a_kept_baseline_of_which_the_cost_is_not_known_does_not_say_that_it_was
     _, second = compared(baseline, report(used([{"cost": 1.0}] * 8)), margin("cost=10%"))
     assert (second.outcome, second.reason) == (
         "failed",
-        "the baseline has no cost: it is kept where it is known and --llm-max-drop names it",
+        "the baseline has no cost: a kept baseline has it only if it was known and --llm-max-drop named it",
     )

@@ -258,7 +258,7 @@ def test_another_way_of_judging_is_refused(project: pytest.Pytester, workers: li
     assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
     result = run(project, {**SUITE, **OTHER_JUDGING[change], **CHANGES["template"][0]}, *workers, *QUESTIONS)
     assert result.ret == 1
-    assert "the questions are judged otherwise: the scorer differs" in text_of(result)
+    assert "the replies are judged in another way: the scorer differs" in text_of(result)
 
 
 @pytest.mark.parametrize(("judge", "told"), [("kind", None), ("strict", "another judge: ")])
@@ -326,7 +326,7 @@ def test_filters_read_the_baselines_own_replies_anew(project: pytest.Pytester, w
     result = run(project, last_line, *workers, *store, *QUESTIONS, model="lines")
     assert result.ret == 0
     assert "accuracy 0.000 -> 1.000" in text_of(result)
-    assert "the prompts are the same: replies may be the baseline's own, read by other filters" in text_of(result)
+    assert "the prompts are the same: these may be the baseline's own replies, read by other filters" in text_of(result)
 
 
 def test_questions_that_changed_alone_leave_the_baselines_own_replies_no_evidence(

@@ -265,7 +265,7 @@ def test_a_mark_says_it_for_hand_written_tests(llm_pytester: pytest.Pytester, wo
     assert ran("", 6, "--llm-report=out.json").ret == 0
     assert report(llm_pytester)["suites"][0]["metrics"]["wit"]["n"] == 4
     gates = ("--llm-gate=tone: wit >= 0.5", "--llm-require-gates")
-    assert "wants a share of 0.9" in " ".join(ran("", 6, *gates).stdout.str().split())
+    assert "needs a share of 0.9" in " ".join(ran("", 6, *gates).stdout.str().split())
     assert ran(", min_measurable=0.4", 6, *gates).ret == 0
     result = ran(", not_measurable={'wit': 0}", 6, *gates, "--llm-report=out.json")
     assert result.ret == 1

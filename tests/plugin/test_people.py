@@ -207,7 +207,7 @@ def test_a_correction_by_other_labels_is_not_compared(llm_pytester: pytest.Pytes
     result = run(llm_pytester, suite(RUBRIC, [False, *PEOPLE[1:]], more), "--llm-baseline=before.json")
     assert result.ret == ret, result.stdout.str()
     if ret:
-        line = "failed: manners, corrected_accuracy vs baseline: people said something else of 1 sample in the baseline"
+        line = "failed: manners, corrected_accuracy vs baseline: people rated 1 sample differently in the baseline"
         result.stdout.fnmatch_lines([line])
 
 
@@ -242,5 +242,5 @@ def test_gates_that_are_required_want_a_measurable_share(
     assert result.ret == ret, result.stdout.str()
     if ret:
         result.stdout.fnmatch_lines(
-            ["*score is measurable on 3 of 4 samples, and --llm-require-gates wants a share of 0.9*"]
+            ["*score is measurable on 3 of 4 samples, and --llm-require-gates needs a share of 0.9*"]
         )
