@@ -18,11 +18,10 @@ from pytest_llmeval.gates.subjects import USAGE_METRICS
 from pytest_llmeval.gates.usage import mean_usage, usage_pairs
 from pytest_llmeval.reporting.report.history import History, HistoryPoint, HistoryRun, HistorySeries, HistoryStep
 from pytest_llmeval.reporting.report.origin import ReportOrigin
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo
+from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import NamedReport, Report, SuiteReport, compared_models, group_of_suite
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge
-from pytest_llmeval.reporting.tables.suites import metrics_shown, suite_row
-from pytest_llmeval.scoring.metrics.definitions import definition
+from pytest_llmeval.reporting.tables.suites import higher_is_better, metrics_shown, suite_row
 from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.paired_metrics import PairedMetric, PairingError, needed_values, pair_metric
 from pytest_llmeval.scoring.statistics.paired_tests import draws_for, holm
@@ -158,12 +157,6 @@ def _key(suite: SuiteReport, several: Collection[str]) -> _Key:
     return name, plain_name(suite.models[0]) if name in several and suite.models else None
 
 
-def _direction(info: SuiteInfo, metric: str) -> bool | None:
-    """Return whether a higher value of the suite's metric is better; None if that is not known."""
-    said = info.higher_is_better if metric == info.primary_metric else None
-    return definition(metric, info.better).higher_is_better if said is None else said
-
-
 def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterator[tuple[str, _OpenPoint]]:
     """Yield the points of a suite's metrics, with what is tested against the run before, or why nothing is.
 
@@ -183,7 +176,7 @@ def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterat
         point = HistoryPoint(
             run=now.place, value=metric.value, n=metric.n, ci_low=metric.ci_low, ci_high=metric.ci_high
         )
-        found = _OpenPoint(point=point, higher_is_better=False if is_usage else _direction(now.suite.info, name))
+        found = _OpenPoint(point=point, higher_is_better=False if is_usage else higher_is_better(name, now.suite))
         if before is not None and pairs is not None:
             paired = pairs if isinstance(pairs, str) else _paired(name, before, now, pairs)
             if isinstance(paired, str):

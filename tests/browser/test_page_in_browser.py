@@ -83,7 +83,7 @@ def open_details(page: Any) -> None:
 def test_sections_stand_in_their_order(path: Path, open_report: Opener) -> None:
     page = open_report(path)
     found = page.evaluate("() => Array.from(document.querySelectorAll('main > section'), one => one.id)")
-    wanted = ["gates", "suites", "changes", "samples", "calibration", "passk", "price", "problems", "environment"]
+    wanted = ["suites", "gates", "changes", "samples", "calibration", "passk", "price", "problems", "environment"]
     assert sorted(found) == sorted(wanted)
     in_order = [name for name in wanted if name != "problems"]
     assert [name for name in found if name != "problems"] == in_order
@@ -93,6 +93,71 @@ def test_sections_stand_in_their_order(path: Path, open_report: Opener) -> None:
     targets = [str(links.nth(place).get_attribute("href")) for place in range(links.count())]
     assert all(page.locator(target).count() == 1 for target in targets)
     assert {f"#{name}" for name in found} == set(targets)
+
+
+def test_the_matrix_stands_above_the_fold(path: Path, open_report: Opener) -> None:
+    page = open_report(path)
+    suites = page.locator(".matrix tbody")
+    expect(suites).to_have_count(3)
+    expect(page.locator(".matrix thead th")).to_have_text(["suite", "small-model", "large-model against small-model"])
+    boxes = [page.locator("#verdict").bounding_box(), suites.last.bounding_box()]
+    assert all(box is not None and box["y"] + box["height"] <= 900 for box in boxes)
+    cells = suites.first.locator("tr").first.locator("td")
+    expect(cells.nth(0).locator(".ends")).to_have_count(1)
+    expect(cells.nth(0).locator(".change")).to_have_count(0)
+    expect(cells.nth(1).locator(".change")).to_have_text(re.compile(r"^[+−]\d\.\d{3} (better|worse|=)$"))
+    expect(page.locator(".matrix .failed a").first).to_have_text("✗ gate")
+
+
+def test_a_suite_opens_into_its_categories_by_keyboard(path: Path, open_report: Opener) -> None:
+    for javascript in (True, False):
+        page = open_report(path, javascript=javascript)
+        suite = page.locator(".matrix tbody").first
+        parts = suite.locator("tr.part")
+        expect(parts.first).to_be_hidden()
+        suite.locator("summary").focus()
+        page.keyboard.press("Enter")
+        expect(parts.first).to_be_visible()
+        assert {"Brier", "north", "south", "islands"} <= {
+            text.partition("\n")[0] for text in parts.locator("th").all_inner_texts()
+        }
+        expect(page.locator(".matrix tbody").last.locator("tr.part").first).to_be_hidden()
+        page.keyboard.press("Enter")
+        expect(parts.first).to_be_hidden()
+
+
+def test_the_matrix_in_a_browser_without_has_shows_all_rows(path: Path, tmp_path: Path, open_report: Opener) -> None:
+    text = re.sub("<meta http-equiv=[^>]*>", "", path.read_text(encoding="utf-8"))  # the policy, for another style
+    (tmp_path / "old.html").write_text(text.replace("selector(:has(*))", "selector(:unknown(*))"), encoding="utf-8")
+    page = open_report(tmp_path / "old.html", javascript=False)
+    expect(page.locator(".matrix tr.part").first).to_be_visible()
+
+
+WIDTHS = """() => Array.from(document.querySelectorAll(".scroll"), (one) => [
+    one.ariaLabel, one.scrollWidth - one.clientWidth,
+]).filter(([, more]) => more > 0)"""
+
+
+def test_no_table_scrolls_sideways(path: Path, baseline_path: Path, open_report: Opener) -> None:
+    for one in (path, baseline_path):
+        page = open_report(one)
+        open_details(page)
+        assert page.evaluate(WIDTHS) == []
+        assert page.evaluate("() => document.body.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_worse_and_better_differ_to_eyes_of_all_kinds(baseline_path: Path, open_report: Opener, scheme: str) -> None:
+    """In what the two colours have of blue: red and green, which many cannot tell apart, do not."""
+    page = open_report(baseline_path, color_scheme=scheme)
+    colours = page.evaluate(
+        "() => ['worse', 'better'].map(name => {"
+        " const one = document.createElement('span'); one.className = name; document.body.append(one);"
+        " return getComputedStyle(one).color; })"
+    )
+    worse, better = ([int(part) for part in re.findall(r"\d+", colour)[:3]] for colour in colours)
+    assert worse[0] > worse[2] + 90
+    assert better[2] > better[0] + 90
 
 
 def test_gates_stand_with_those_that_failed_first(path: Path, open_report: Opener) -> None:

@@ -15,7 +15,6 @@ from pytest_llmeval.reporting.figures.report_figure import (
     PlannedFigure,
     ReportFigure,
     Shown,
-    direction,
     ends_of,
     finite,
     first_rows,
@@ -27,6 +26,7 @@ from pytest_llmeval.reporting.figures.style import GRID, MUTED, SIZE, Sheet, col
 from pytest_llmeval.reporting.report.report import Regression, SuiteReport
 from pytest_llmeval.reporting.tables.cells import signed
 from pytest_llmeval.reporting.tables.comparisons import as_comparison
+from pytest_llmeval.reporting.tables.suites import higher_is_better
 from pytest_llmeval.scoring.metrics.definitions import definition, split_name
 from pytest_llmeval.scoring.model_differences import Difference
 
@@ -301,7 +301,7 @@ def _of_models(shown: Shown) -> dict[tuple[str, str, bool | None], _DifferenceRo
     for one in shown.report.comparisons:
         suite = _suite_of(shown, one.suite, one.second)
         for metric in _metrics(shown, suite, list(one.differences)):
-            better = direction(metric, suite)
+            better = higher_is_better(metric, suite)
             rows = found.setdefault((metric, one.first, better), _DifferenceRows(better))
             rows.add(one.suite, shown.series_of(one.second), one.differences[metric])
             rows.models.add(shown.short.get(one.second, one.second))
@@ -315,7 +315,7 @@ def _of_variants(shown: Shown) -> dict[tuple[str, str, bool | None], _Difference
         suite, first = _suite_of(shown, one.second, one.model), as_comparison(one, {}).first
         wanted = shown.metrics or (one.metric,)
         for metric in [name for name in one.differences if name in wanted]:
-            better = direction(metric, suite)
+            better = higher_is_better(metric, suite)
             rows = found.setdefault((metric, first, better), _DifferenceRows(better))
             rows.add(one.second, shown.series_of(one.model), one.differences[metric])
             rows.models.update(shown.series if one.model is None else [shown.short.get(one.model, one.model)])

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pytest_llmeval.reporting.report.report import Report, SuiteReport
 from pytest_llmeval.reporting.tables.cells import with_interval
 from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
-from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Metric, why_no_interval
 from pytest_llmeval.text.escaping import printable
 
@@ -29,7 +28,6 @@ __all__ = [
     "ReportFigure",
     "Shown",
     "Swatch",
-    "direction",
     "ends_of",
     "finite",
     "first_rows",
@@ -177,15 +175,6 @@ def metric_text(metric: Metric) -> str:
     """Return a text such as ``0.944 [0.866, 0.978]``."""
     value = finite(metric.value)
     return "no value" if value is None else with_interval(value, *ends_of(metric))
-
-
-def direction(metric: str, suite: SuiteReport | None) -> bool | None:
-    """Tell whether a higher value of the suite's metric is better; None if that is unknown."""
-    if suite is None:
-        return definition(metric).higher_is_better
-    if metric == suite.info.primary_metric and suite.info.higher_is_better is not None:
-        return suite.info.higher_is_better
-    return definition(metric, suite.info.better).higher_is_better
 
 
 def first_rows(rows: Sequence[tuple[str, int]]) -> tuple[int, str]:

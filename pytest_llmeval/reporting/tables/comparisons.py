@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult, VariantComparison
 from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number, signed
@@ -20,6 +20,7 @@ __all__ = [
     "MAX_FAILED",
     "MAX_FLIPPED",
     "OUTCOMES",
+    "ChangeWord",
     "Flipped",
     "as_comparison",
     "compared_flips",
@@ -35,6 +36,8 @@ __all__ = [
     "variant_flips",
     "variant_notes",
     "variant_tables",
+    "word_of_difference",
+    "word_of_gate",
 ]
 
 OUTCOMES: tuple[GateOutcome, ...] = ("failed", "skipped", "passed")
@@ -234,10 +237,31 @@ def _cell(metric: str, difference: Difference | None, usual_n: int, is_short: bo
 
 def _tone(metric: str, difference: Difference) -> Tone | None:
     """Return the tone of a significant difference; None if neither direction of the metric is better."""
-    low, high, higher_is_better = difference.ci_low, difference.ci_high, definition(metric).higher_is_better
-    if low is None or high is None or higher_is_better is None or low <= 0.0 <= high:
-        return None
-    return "good" if (low > 0.0) is higher_is_better else "bad"
+    word = word_of_difference(difference, definition(metric).higher_is_better)
+    return "good" if word == "better" else "bad" if word == "worse" else None
+
+
+ChangeWord: TypeAlias = Literal["better", "worse", "=", ""]
+"""What a difference is: ``=`` if it cannot be told from chance, empty if that, or which direction is better, is not
+known."""
+
+
+def word_of_difference(found: Difference, higher_is_better: bool | None) -> ChangeWord:
+    """Return what a difference of models or variants is, by its 95% interval."""
+    if found.ci_low is None or found.ci_high is None:
+        return ""
+    if found.ci_low <= 0.0 <= found.ci_high:
+        return "="
+    return "" if higher_is_better is None else "better" if (found.ci_low > 0.0) is higher_is_better else "worse"
+
+
+def word_of_gate(result: GateResult) -> ChangeWord:
+    """Return what the difference from a baseline is, by the test of the gate, adjusted for all tests of the session."""
+    found = result.regression
+    if found is None:
+        return ""
+    is_worse = found.drop > 0 and found.p_adjusted <= found.alpha
+    return "better" if has_improved(result) else "worse" if is_worse else "="
 
 
 class Flipped(NamedTuple):

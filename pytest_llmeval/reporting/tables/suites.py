@@ -23,9 +23,13 @@ __all__ = [
     "average_texts",
     "averages_of",
     "category_section",
+    "count_text",
     "count_texts",
     "distribution_table",
+    "ends_shown",
     "grouped",
+    "heading_of",
+    "higher_is_better",
     "mean_texts",
     "metric_table",
     "metrics_shown",
@@ -36,6 +40,7 @@ __all__ = [
     "suite_row",
     "unlike_texts",
     "usual_metrics",
+    "value_text",
     "why_no_value",
 ]
 
@@ -147,14 +152,14 @@ def metric_table(
 ) -> Table:
     """Return the table of these metrics. A row that is text alone, ``printable``, becomes a row of one cell."""
     return Table(
-        headers=[printable(heading), "n", *(printable(_HEADINGS.get(name, name)) for name in names)],
+        headers=[printable(heading), "n", *(printable(heading_of(name)) for name in names)],
         rows=[
             [row]
             if isinstance(row, str)
             else [
                 printable(row.name),
-                _count(row),
-                *(_value(row.summary.metrics.get(metric), row.summary, is_short) for metric in names),
+                count_text(row),
+                *(value_text(row.summary.metrics.get(metric), row.summary, is_short=is_short) for metric in names),
             ]
             for row in rows
         ],
@@ -163,7 +168,7 @@ def metric_table(
     )
 
 
-def _count(row: MetricRow) -> str:
+def count_text(row: MetricRow) -> str:
     """Return ``27``, ``27 of 40`` if the suite has more samples, ``25/27`` if not all that ran could be scored."""
     summary, num_samples = row.summary, row.num_samples
     if row.is_mean:
@@ -174,12 +179,31 @@ def _count(row: MetricRow) -> str:
     return f"{count} of {num_samples}" if num_samples is not None and summary.num_expected < num_samples else count
 
 
-def _value(metric: Metric | None, summary: Summary, is_short: bool) -> str:
+def heading_of(metric: str) -> str:
+    """Return the name under which a metric is shown."""
+    return _HEADINGS.get(metric, metric)
+
+
+def value_text(metric: Metric | None, summary: Summary, *, is_short: bool = False) -> str:
+    """Return ``0.944 [0.866, 0.978]``, with the metric's n if it is another than that of the summary."""
     if metric is None or metric.value is None:
         return ""
     n = "" if metric.n == summary.num_scored else f" (n {metric.n})"
-    ends = (None, None) if metric.n == 1 else (metric.ci_low, metric.ci_high)  # an interval of one sample says nothing
-    return f"{with_interval(metric.value, *ends, is_short=is_short)}{n}"
+    return f"{with_interval(metric.value, *ends_shown(metric), is_short=is_short)}{n}"
+
+
+def ends_shown(metric: Metric) -> tuple[float | None, float | None]:
+    """Return the interval that tables show: that of one sample says nothing."""
+    return (None, None) if metric.n == 1 else (metric.ci_low, metric.ci_high)
+
+
+def higher_is_better(metric: str, suite: SuiteReport | None) -> bool | None:
+    """Tell whether a higher value of the suite's metric is better; None if that is unknown."""
+    if suite is None:
+        return definition(metric).higher_is_better
+    if metric == suite.info.primary_metric and suite.info.higher_is_better is not None:
+        return suite.info.higher_is_better
+    return definition(metric, suite.info.better).higher_is_better
 
 
 _QUANTILES = ("mean", "sd", "min", "p50", "p95", "max")
@@ -354,4 +378,4 @@ def mean_texts(metrics: Mapping[str, Metric], *, parts: str | None = None) -> It
         if why is not None:
             n += f" (no interval: {why})"
             metric = replace(metric, ci_low=None, ci_high=None)
-        yield f"{_HEADINGS.get(name, name)} {with_interval(found[name], metric.ci_low, metric.ci_high)}{n}"
+        yield f"{heading_of(name)} {with_interval(found[name], metric.ci_low, metric.ci_high)}{n}"

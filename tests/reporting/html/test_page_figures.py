@@ -12,6 +12,7 @@ from pytest_llmeval.reporting.figures import catalogue, image_files
 from pytest_llmeval.reporting.figures.report_figure import ReportFigure
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.writers.html import page as page_module
+from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin
 from tests.reporting.html.conftest import unavailable
 from tests.reporting.html.pages import page_of
 from tests.reporting.reports import make_record, make_report
@@ -19,29 +20,32 @@ from tests.reporting.reports import make_record, make_report
 
 def of_suites(*names: str) -> Report:
     records = [
-        make_record(suite=name, id_=f"s{number}", values={"accuracy": float(number % 2), "brier": 0.1})
+        make_record(suite=name, id_=f"s{number}", values={"accuracy": float(number % 2), "confidence": number / 4})
         for name in names
         for number in range(4)
     ]
-    return make_report(records)
+    made = make_report(records)
+    bins = (ReliabilityBin(low=0.0, high=1.0, n=4, confidence=0.4, accuracy=0.5),)
+    return replace(made, suites=tuple(replace(suite, reliability=bins) for suite in made.suites))
 
 
 def test_figures_are_in_the_page(tmp_path: Path) -> None:
     page = page_of(of_suites("a", "</script><b>"), tmp_path)
     titles = [one.text for one in page.all("figcaption")]
-    assert titles == ["accuracy by suite", "brier by suite"]
-    drawings = page.all("svg")
-    assert len(drawings) == 2
+    assert titles == [
+        f"{what} of {name}" for what in ("Reliability", "Risk and coverage") for name in ("a", "</script><b>")
+    ]
+    drawings = [one for one in page.all("svg") if one.attributes.get("class") != "bar"]
+    assert len(drawings) == 4
     assert all(one.attributes["role"] == "img" for one in drawings)
     assert not page.all("b")
-    assert "Figures of further metrics (1)" in page.text
 
 
 def test_a_figure_of_one_suite_is_a_further_one_where_another_compares_several() -> None:
     several, alone = page_module._Drawn("a", "", 2), page_module._Drawn("b", "", 1)
-    drawn = {"price": [several, alone], "forest": [several, alone]}
+    drawn = {"price": [several, alone], "reliability": [several, alone]}
     page_module._fold_single_prices(drawn)
-    assert drawn == {"price": [several], "price-others": [alone], "forest": [several, alone]}
+    assert drawn == {"price": [several], "price-others": [alone], "reliability": [several, alone]}
     only = {"price": [alone, alone]}
     page_module._fold_single_prices(only)
     assert only == {"price": [alone, alone]}
@@ -59,19 +63,23 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return catalogue.figures_of(given, *arguments, **{**options, "limit": 0})
 
     monkeypatch.setattr(page_module, "figures_of", few)
-    assert "more figures: llmeval plot REPORT -o FOLDER/ --metric all draws all" in page_of(report, tmp_path).text
+    assert "4 more figures: llmeval plot REPORT -o FOLDER/ draws all" in page_of(report, tmp_path).text
 
 
 def test_a_figure_that_fails_costs_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = image_files.svg_text
 
     def broken(figure: ReportFigure) -> str:
-        if figure.name == "forest-accuracy":
+        if figure.name == "risk-coverage-a":
             raise RuntimeError("no room")
         return draw(figure)
 
     monkeypatch.setattr(image_files, "svg_text", broken)
-    page = page_of(replace(of_suites("a", "b")), tmp_path)
-    assert "figures that could not be drawn: forest-accuracy (" in page.text
+    page = page_of(of_suites("a", "b"), tmp_path)
+    assert "figures that could not be drawn: risk-coverage-a (" in page.text
     assert "no room" in page.text
-    assert [one.text for one in page.all("figcaption")] == ["brier by suite"]
+    assert [one.text for one in page.all("figcaption")] == [
+        "Reliability of a",
+        "Reliability of b",
+        "Risk and coverage of b",
+    ]

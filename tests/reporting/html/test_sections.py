@@ -198,7 +198,7 @@ def test_numbers_against_the_baseline() -> None:
     not_sure = replace(better, metric="brier", p_improved_adjusted=0.051, p_adjusted=0.001)
     gates = [against_baseline("passed", one) for one in (better, same, not_sure)]
     gates += [against_baseline("failed", regression(), suite="sums", model="org/two"), gate("failed")]
-    found = by_title(gate_tables(report(gates=gates), TWO))["Against the baseline"]
+    found = by_title(change_tables(report(gates=gates), TWO))["Against the baseline"]
     head = ["outcome", "suite", "metric", "n", "baseline", "now", "difference [95%]", "p (Holm)", "worse", "better"]
     drop, none = "-0.062 [-0.091, -0.035]", "+0.000 [-0.010, 0.020]"
     assert cells(found) == [
@@ -216,7 +216,7 @@ def test_numbers_against_the_baseline() -> None:
         against_baseline("failed", regression(movers=moved(3, 0))),
         against_baseline("passed", regression(movers=moved(0, 2), num_worse=0), suite="sums"),
     ]
-    (links,) = by_title(gate_tables(report(gates=several), TWO))["Against the baseline"].links.values()
+    (links,) = by_title(change_tables(report(gates=several), TWO))["Against the baseline"].links.values()
     assert links == [
         "#suite=boolq&metric=accuracy&change=worse",
         "#suite=boolq&metric=f1",
@@ -232,45 +232,6 @@ def test_without_gates_and_without_a_baseline() -> None:
 
 
 # Suites
-
-
-def test_suites_share_tables_by_their_metrics() -> None:
-    accuracy, skill = proportion(0.7, 0.605, 0.781), Metric(value=0.4, n=37, kind="mean", ci_low=0.21, ci_high=0.562)
-    brier = Metric(value=0.2, n=30, kind="mean", ci_low=0.15, ci_high=0.26)
-    f1, matched = Metric(value=0.5, n=37, kind="mean", ci_low=0.45, ci_high=0.55), proportion(1.0, 0.2, 1.0, n=1)
-    total = Metric(value=37.0, n=37, kind="count")
-    suites = [
-        of_suite("plain", metrics={"brier": brier, "skill": skill, "accuracy": accuracy, "total": total, "f1": f1}),
-        of_suite("part", metrics={"accuracy": replace(accuracy, value=0.6)}, info_num_samples=90),
-        of_suite("words", metrics={"f1": f1, "greedy_match": matched}),
-        of_suite("others", metrics={"f1": replace(f1, ci_low=None)}, num_expected=37, num_unscored=0),
-        of_suite("nothing", metrics={}),
-    ]
-    found = by_title(tables.suite_tables(report(suites), ONE))
-    assert {title: cells(table) for title, table in found.items()} == {
-        "Suites": [
-            ["suite", "n", "accuracy", "skill", "Brier"],
-            ["plain", "37/40", "0.700 [0.605, 0.781]", "0.400 [0.210, 0.562]", "0.200 [0.150, 0.260] (n 30)"],
-            ["part", "37/40 of 90", "0.600 [0.605, 0.781]", "", ""],
-        ],
-        "Suites: f1": [
-            ["suite", "n", "f1"],
-            ["plain", "37/40", "0.500 [0.450, 0.550]"],
-            ["others", "37", "0.500"],
-        ],
-        "Suites: f1, greedy_match": [
-            ["suite", "n", "f1", "greedy_match"],
-            ["words", "37/40", "0.500 [0.450, 0.550]", "1.000 (n 1)"],
-        ],
-        "Suites: no metrics": [["suite", "n"], ["nothing", "37/40"]],
-    }
-    assert found["Suites"].align == ["left", "right", "value", "value", "value"]
-
-
-def test_suites_of_several_models_say_which() -> None:
-    suites = [of_suite(models=(model,), metrics={"accuracy": proportion(0.5, 0.4, 0.6)}) for model in TWO]
-    found = by_title(tables.suite_tables(report(suites), TWO))["Suites"]
-    assert [row[0] for row in found.rows] == ["sums (one)", "sums (two)"]
 
 
 def test_averages_over_suites() -> None:
@@ -293,70 +254,6 @@ def test_averages_over_suites() -> None:
     ]
     (alone,) = average_texts(report(averages=(Averages(model=None, macro={}, micro=micro),)), ONE)
     assert alone.startswith("micro average over suites: accuracy 0.730")
-
-
-def test_counts_of_suites() -> None:
-    metrics = {
-        "accuracy": proportion(0.5, 0.4, 0.6, num_clusters=12),
-        "correct": Metric(value=18.0, n=37, kind="count"),
-        "total": Metric(value=36.0, n=37, kind="count"),
-        "ties": Metric(value=0.0, n=37, kind="count"),
-    }
-    suites = [
-        of_suite("a", metrics=metrics, num_no_answer=5, num_skipped=7),
-        of_suite("quiet", num_expected=37, num_unscored=0),
-        of_suite("b\x1b", num_judge_requests=2, num_judge_tokens=3100, judge_seconds=75.0, info_judged_by=("gpt",)),
-    ]
-    assert [*tables.suite_counts(report(suites), ONE)] == [
-        "a: n 37 in 12 clusters, correct 18, total 36, no answer 5, unscored 3, skipped 7",
-        "b\\x1b: unscored 3, judged by gpt: 2 requests, 3,100 tokens, 1 min 15 s",
-    ]
-
-
-def test_categories_of_suites_that_have_several() -> None:
-    def of_category(value: float, n: int) -> Summary:
-        metrics = {
-            "accuracy": proportion(value, value - 0.1, value + 0.1, n=n),
-            "f1": Metric(value=value / 2, n=n - 1, kind="mean"),
-        }
-        return Summary(num_expected=n + 2, num_scored=n, num_unscored=2, num_no_answer=0, metrics=metrics)
-
-    categories = {"x\x07": of_category(0.6, 11), "y": of_category(0.8, 26)}
-    macro = {"accuracy": proportion(0.7, 0.63, 0.77, n=2)}
-    suites = [
-        of_suite("several", categories=categories, macro=macro),
-        of_suite("no mean", categories=categories),
-        of_suite("single", categories={"y": categories["y"]}, macro=macro),
-    ]
-    found = by_title(tables.categories_tables(report(suites), ONE))
-    several, no_mean = found.values()
-    assert list(found) == ["several by category (2)", "no mean by category (2)"]
-    assert cells(several) == cells(no_mean)
-    assert cells(several) == [
-        ["category", "n", "accuracy", "f1"],
-        ["x\\x07", "11/13", "0.600 [0.500, 0.700]", "0.300 (n 10)"],
-        ["y", "26/28", "0.800 [0.700, 0.900]", "0.400 (n 25)"],
-    ]
-    assert several.notes == ["macro average over categories: accuracy 0.700 [0.630, 0.770]"]
-    assert no_mean.notes == []
-    assert several.is_folded
-
-
-def test_models_stand_side_by_side_in_each_category() -> None:
-    accuracy = {"accuracy": proportion(0.6, 0.5, 0.7)}
-    one = Summary(num_expected=9, num_scored=9, num_unscored=0, num_no_answer=0, metrics=accuracy)
-
-    def suite(model: str, categories: str) -> SuiteReport:
-        return of_suite("sums", models=(model,), categories=dict.fromkeys(categories, one), macro=accuracy)
-
-    suites = [suite("org/one", "xy"), suite("org/two", "yxz")]
-    (found,) = tables.categories_tables(report(suites), TWO)
-    assert found.title == "sums by category (3)"
-    assert [row[0] for row in found.rows] == ["x (one)", "x (two)", "y (one)", "y (two)", "z (two)"]
-    assert [note.partition(": ")[0] for note in found.notes] == [
-        "macro average over categories (one)",
-        "macro average over categories (two)",
-    ]
 
 
 # Changes

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -20,15 +20,16 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, select_autoescape
 
-from pytest_llmeval.reporting.figures.catalogue import FiguresUnavailable, ReportFigures, figures_of
-from pytest_llmeval.reporting.report.report import Report
+from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of
+from pytest_llmeval.reporting.report.report import GateResult, Report
 from pytest_llmeval.reporting.report.summaries import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.tables.comparisons import diff_heading, gate_name, shown_diff
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts
-from pytest_llmeval.reporting.tables.suites import average_texts, metrics_shown, short_model_names, suite_row
+from pytest_llmeval.reporting.tables.suites import average_texts, named, short_model_names
 from pytest_llmeval.reporting.writers.html import tables
-from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, page_samples
+from pytest_llmeval.reporting.writers.html.matrix import changes_texts, suite_matrix
+from pytest_llmeval.reporting.writers.html.samples import MAX_TEXT_BYTES, PageSamples, gates_of_changes, page_samples
 from pytest_llmeval.text.escaping import printable
 from pytest_llmeval.text.wording import counted
 
@@ -37,9 +38,6 @@ __all__ = ["GENERATOR", "headline", "page_resource", "page_template", "problem_t
 GENERATOR = "pytest-llmeval-suites"
 """The name by which a page is known as one of ours."""
 
-_MAX_FORESTS = 12
-"""The most figures of metrics beside the main ones."""
-_OTHERS = "-others"
 _MARK = "<!-- samples -->"
 """Marks where the template leaves off for the samples, which are not held in memory."""
 
@@ -73,6 +71,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
     names = short_model_names(report)
     models = printable("; ".join(model_texts(report.models)))
     figures, no_figures = _figures(report)
+    matrix = suite_matrix(report, names)
     return page_template("page.html.jinja").render(
         title=f"LLM evaluation: {models}" if models else "LLM evaluation",
         generator=f"{GENERATOR} {version(GENERATOR)}",
@@ -83,10 +82,10 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         prompt_diffs=[
             (printable(diff_heading(one, names)), shown_diff(one)) for one in report.gates if one.prompt_diff
         ],
-        suites=list(tables.suite_tables(report, names)),
+        matrix=matrix,
+        changed=list(changes_texts(matrix)),
+        address=partial(tables.gate_address, {id(one) for one in gates_of_changes(report)}),
         averages=list(map(printable, average_texts(report, names))),
-        counts=list(tables.suite_counts(report, names)),
-        categories=list(tables.categories_tables(report, names)),
         changes=list(tables.change_tables(report, names)),
         flipped=tables.flipped_tables(report, names),
         calibration=list(tables.calibration_tables(report, names, risks.curves())),
@@ -105,39 +104,28 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
 def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None]:
     """Return the report's figures by kind, and why there are none, or not all.
 
-    The less important ones have the kinds ``forest-others`` and ``price-others``.
+    The matrix shows what forest plots would. The less important prices have the kind ``price-others``.
     """
     drawn: dict[str, list[_Drawn]] = {}
-    notes: list[str] = []
-    num_left_out = 0
-
-    def draw(figures: ReportFigures, ending: str = "") -> None:
+    try:
+        figures = figures_of(report, [kind for kind in KINDS if kind != "forest"])
+    except FiguresUnavailable as error:
+        return {}, f"without figures: {error}"
+    for figure in figures:
         from pytest_llmeval.reporting.figures.image_files import svg_text  # needs matplotlib
 
-        nonlocal num_left_out
-        for figure in figures:
-            try:
-                shown = _Drawn(figure.title, svg_text(figure), figure.num_suites)
-            except Exception as error:  # matplotlib draws some parts late
-                figures.note_failure(figure.name, error)
-                continue
-            drawn.setdefault(f"{figure.kind}{ending}", []).append(shown)
-        num_left_out += figures.num_left_out
-        if figures.failed:
-            notes.append(f"figures that could not be drawn: {printable('; '.join(figures.failed))}")
-
-    try:
-        draw(figures_of(report))
-        shown = metrics_shown([suite_row(suite, {}) for suite in report.suites])
-        main = {figure.title.partition(" by suite")[0] for figure in drawn.get("forest", ())}
-        _fold_single_prices(drawn)
-        if others := [name for name in shown if name not in main]:
-            draw(figures_of(report, ("forest",), metrics=others, limit=_MAX_FORESTS), _OTHERS)
-    except FiguresUnavailable as error:
-        notes.append(f"without figures: {error}")
-    if num_left_out:
-        more = f"{num_left_out:,} more figure{'s' * (num_left_out > 1)}"
-        notes.append(f"{more}: llmeval plot REPORT -o FOLDER/ --metric all draws all")
+        try:
+            shown = _Drawn(figure.title, svg_text(figure), figure.num_suites)
+        except Exception as error:  # matplotlib draws some parts late
+            figures.note_failure(figure.name, error)
+            continue
+        drawn.setdefault(figure.kind, []).append(shown)
+    _fold_single_prices(drawn)
+    notes = []
+    if figures.failed:
+        notes.append(f"figures that could not be drawn: {printable('; '.join(figures.failed))}")
+    if count := figures.num_left_out:
+        notes.append(f"{count:,} more figure{'s' * (count > 1)}: llmeval plot REPORT -o FOLDER/ draws all")
     return drawn, "; ".join(notes) or None
 
 
@@ -153,7 +141,7 @@ def _fold_single_prices(drawn: dict[str, list[_Drawn]]) -> None:
     single = [figure for figure in drawn.get("price", ()) if figure.num_suites == 1]
     if single and len(single) < len(drawn["price"]):
         drawn["price"] = [figure for figure in drawn["price"] if figure.num_suites > 1]
-        drawn[f"price{_OTHERS}"] = single
+        drawn["price-others"] = single
 
 
 def _names(names: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -254,7 +242,7 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
         f"exit code {report.exit_code}",
     ]
     failed = [one for one in report.gates if one.outcome == "failed"]
-    lines = [f"{gate_name(one, names, separator=': ')}: {one.reason}" for one in failed[:_MAX_FAILED]]
+    lines = [_failed_text(one, names) for one in failed[:_MAX_FAILED]]
     if len(failed) > _MAX_FAILED:
         lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
     return Headline(
@@ -263,6 +251,13 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
         failed=[printable(line) for line in lines],
         facts=[printable(fact) for fact in facts],
     )
+
+
+def _failed_text(gate: GateResult, names: Mapping[str, str]) -> str:
+    """Return what was found; of a comparison without its name, and without what it could have found."""
+    if gate.regression is None or gate.suite is None:
+        return f"{gate_name(gate, names, separator=': ')}: {gate.reason}"
+    return f"{named(gate.suite, gate.model, names)}: {gate.reason.partition('; ')[0]}"
 
 
 def problem_texts(report: Report) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -40,18 +40,9 @@ from pytest_llmeval.reporting.tables.session import (
     store_texts,
 )
 from pytest_llmeval.reporting.tables.suites import (
-    USUAL,
-    MetricRow,
-    category_section,
-    count_texts,
     distribution_table,
-    mean_texts,
-    metric_table,
-    metrics_shown,
     named,
     suite_name,
-    suite_row,
-    usual_metrics,
 )
 from pytest_llmeval.reporting.writers.html.samples import compared_metric, gates_of_changes
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin, RiskCoverage, RiskPoint, risks_at
@@ -71,14 +62,12 @@ __all__ = [
     "PageTable",
     "UnscoredReasons",
     "calibration_tables",
-    "categories_tables",
     "change_tables",
     "environment_tables",
     "flipped_tables",
+    "gate_address",
     "gate_tables",
     "price_tables",
-    "suite_counts",
-    "suite_tables",
     "unscored_table",
 ]
 
@@ -120,50 +109,6 @@ def _signed_difference(value: float, low: float | None, high: float | None) -> s
 
 
 _MAX_REASONS = 20
-
-
-def suite_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield every suite's main metrics with their intervals: the usual ones together, then those that suites share."""
-    rows = [suite_row(suite, names) for suite in report.suites]
-    usual = [row for row in rows if any(name in USUAL for name in metrics_shown([row]))]
-    if usual:
-        yield PageTable.of(metric_table("suite", usual, usual_metrics(usual)), "Suites")
-    others: dict[tuple[str, ...], list[MetricRow]] = {}
-    for row in rows:
-        own = tuple(name for name in metrics_shown([row]) if name not in USUAL)
-        if own or row not in usual:
-            others.setdefault(own, []).append(row)
-    for metrics, members in others.items():
-        title = f"Suites: {printable(', '.join(metrics)) or 'no metrics'}"
-        yield PageTable.of(metric_table("suite", members, metrics), title)
-
-
-def suite_counts(report: Report, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is counted of each suite, and what is out of the ordinary."""
-    for suite in report.suites:
-        if counts := ", ".join(count_texts(suite)):
-            yield printable(f"{suite_name(suite, names)}: {counts}")
-
-
-def categories_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield the categories of each suite that has several, its models one below the other in each category."""
-    by_name: dict[str, list[SuiteReport]] = {}
-    for suite in report.suites:
-        if len(suite.categories) > 1:
-            by_name.setdefault(suite.info.name, []).append(suite)
-    for name, suites in by_name.items():
-        rows: dict[str, list[MetricRow]] = {}
-        notes = []
-        for suite in suites:
-            model = ", ".join(names.get(model, model) for model in suite.models)
-            for row in category_section(suite, names).rows:
-                rows.setdefault(row.name, []).append(row._replace(name=named(row.name, model, names)))
-            if means := ", ".join(mean_texts(suite.macro, parts="category")):
-                notes.append(printable(f"macro average over {named('categories', model, names)}: {means}"))
-        ordered = [row for members in rows.values() for row in members]
-        title = printable(f"{name} by category ({len(rows)})")
-        table = metric_table("category", ordered, metrics_shown(ordered))
-        yield PageTable.of(table, title, notes=notes, is_folded=True)
 
 
 def calibration_tables(
@@ -324,9 +269,10 @@ _MAX_FLIPPED, _MAX_CHANGES_OPEN = 40, 30
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield models and variants against the first ones, and how many samples changed in each metric, with its paired
-    test.
+    """Yield suites against the baseline, models and variants against the first ones, and how many samples changed in
+    each metric, with its paired test.
     """
+    yield from _baseline_tables(report, names)
     for table, meaning in (*comparison_tables(report.comparisons, names), *variant_tables(report.variants, names)):
         table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first has no intervals
         note = f"Over the samples that both scored: {meaning}."
@@ -449,10 +395,7 @@ _MAX_GATES_OPEN = 10
 
 
 def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield every gate, what failed first; then the numbers of those against a baseline.
-
-    If there are many, those that did not fail are folded, by their outcome.
-    """
+    """Yield every gate, what failed first. If there are many, those that did not fail are folded, by their outcome."""
     ordered = ordered_gates(report.gates)
     if len(ordered) <= _MAX_GATES_OPEN:
         yield from _gate_table("Gates", ordered, report, names)
@@ -463,7 +406,10 @@ def gate_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]
                 yield from _gate_table("Gates", found, report, names)
             else:
                 yield from _gate_table(f"{len(found):,} {outcome}", found, report, names, is_folded=True)
-    tested = [(one, one.regression) for one in ordered if one.regression is not None]
+
+
+def _baseline_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
+    tested = [(one, one.regression) for one in ordered_gates(report.gates) if one.regression is not None]
     if tested:
         yield PageTable(
             title="Against the baseline",
@@ -499,11 +445,12 @@ def _gate_table(
 def _addresses(gates: Sequence[GateResult], report: Report) -> list[str]:
     """Return where each gate's samples are shown: those that became worse, if the page knows them from this gate."""
     known = {id(one) for one in gates_of_changes(report)}
-    return ["" if one.suite is None else _address_of(one, is_listed=id(one) in known) for one in gates]
+    return ["" if one.suite is None else gate_address(known, one) for one in gates]
 
 
-def _address_of(one: GateResult, *, is_listed: bool) -> str:
-    is_worse = is_listed and one.regression is not None and one.regression.num_worse
+def gate_address(listed: Collection[int], one: GateResult) -> str:
+    """Return where a gate's samples are shown; ``listed`` are the ids of ``gates_of_changes``."""
+    is_worse = id(one) in listed and one.regression is not None and one.regression.num_worse
     change = "worse" if is_worse else None
     return _samples_address(suite=one.suite, model=one.model, category=one.category, metric=one.metric, change=change)
 
