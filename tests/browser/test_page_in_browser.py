@@ -199,6 +199,44 @@ def test_first_rows(path: Path, report: Report, open_report: Opener) -> None:
     expect(page.locator("#rows tbody tr")).to_have_count(100)
 
 
+def test_the_list_begins_with_what_changed_then_with_what_failed(baseline_path: Path, open_report: Opener) -> None:
+    page = open_report(baseline_path)
+    seen: list[tuple[str, str, str]] = []
+    while True:
+        changes = [text.partition(" ")[0] for text in column(page, "change")]
+        seen += zip(changes, column(page, "status"), ids(page), strict=True)
+        if page.locator("#next").is_disabled():
+            break
+        page.locator("#next").click()
+
+    groups = [
+        ["worse", "better"].index(change)
+        if change in ("worse", "better")
+        else {"unscored": 2, "wrong": 3}.get(status, 4)
+        for change, status, _ in seen
+    ]
+    assert groups == sorted(groups)
+    assert set(groups) == {0, 1, 2, 3, 4}
+    assert len({id_ for *_, id_ in seen}) == len(seen) == 130
+
+
+def test_a_sample_without_an_answer_says_so(tmp_path: Path, open_report: Opener) -> None:
+    made = list(capitals("model", 41))
+    made[3] = replace(made[3], status="wrong", answer=None, output="  ", no_answer=True)
+    made[4] = replace(made[4], status="wrong", answer=None, output="Hm.", no_answer=True)
+    page = open_report(write_page(assembled(made, (CAPITALS,), ("model",)), tmp_path))
+    answers = dict(zip(ids(page), column(page, "answer"), strict=True))
+    assert answers["capital-003"] == "empty reply"
+    assert answers["capital-004"] == "no answer in the reply"
+    assert ids(page)[0] == "capital-039"
+    assert answers["capital-039"].startswith("could not be scored: the model raised RequestError")
+    page.locator("#search").fill("empty reply")
+    assert ids(page) == ["capital-003"]
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.locator("#sample .status")).to_have_text("wrong: empty reply")
+
+
 # Search and filters
 
 

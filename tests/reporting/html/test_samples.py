@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -227,6 +228,25 @@ def test_the_index_says_how_a_sample_changed(tmp_path: Path) -> None:
         ("better", 0.25, 0.875),
         ("same", 0.75, 0.75),
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "answer"),
+    [
+        ({"answer": "5"}, "", "5"),
+        ({"answer": None}, "", ""),  # such as a text that a judge scored
+        ({"status": "unscored", "reason": "the model\nraised\x07"}, "could not be scored", "the model raised\\x07"),
+        ({"status": "unscored", "reason": "late", "answer": "5"}, "", "5"),
+        ({"output": " \n", "no_answer": True}, "empty reply", ""),
+        ({"output": "Well, well.", "no_answer": True}, "no answer in the reply", ""),
+        ({"output": "", "details": {"documents": ["d1"]}}, "", ""),  # a search writes nothing
+        ({"output": None}, "", ""),
+    ],
+)
+def test_a_sample_without_an_answer_says_why(tmp_path: Path, values: dict[str, Any], words: str, answer: str) -> None:
+    page = page_of(make_report([make_record(**values)]), tmp_path)
+    (row,) = page.samples
+    assert (page.names["missing"][row["missing"]], row["answer"]) == (words, answer)
 
 
 def test_a_text_without_end_is_cut(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@
   let ranks = null; // of a sample whose texts are kept: how many such stand before it
   let kept = null; // places of the samples whose texts are kept
   let own = null; // which categories and metrics the samples of each suite have
+  let standing = new Uint32Array(0); // all places, in the order in which they stand if nothing sorts them
   let partners = null; // places of the samples of a suite and id, where several models answered
   let hits = null; // what the last search through all texts found: {words, found}
   let isStopped = false;
@@ -143,7 +144,7 @@
 
   function order() {
     const name = state.sort === "metric" ? `metric${state.metric}` : state.sort;
-    if (!name) return null;
+    if (!name) return standing;
     if (!sorted.has(name)) {
       const key = KEYS[name] || ((place) => columns[name][place]);
       const keys = Array.from({ length: num }, (_, place) => key(place));
@@ -161,6 +162,17 @@
     return found;
   }
 
+  // What changed comes first, then what could not be scored, then what is wrong.
+  function standingPlaces() {
+    const groups = [[], [], [], [], []];
+    for (let place = 0; place < num; place++) {
+      const change = names.changes[columns.change[place]];
+      const changed = ["worse", "better"].indexOf(change);
+      groups[changed >= 0 ? changed : Math.min(2 + columns.status[place], 4)].push(place);
+    }
+    return Uint32Array.from(groups.flat());
+  }
+
   function filtered() {
     const places = order();
     const found = new Uint32Array(num);
@@ -170,7 +182,7 @@
     const change = state.change === "changed" ? -1 : state.change === "" ? -2 : Number(state.change);
     let count = 0;
     for (let rank = 0; rank < num; rank++) {
-      const place = places ? places[rank] : rank;
+      const place = places[rank];
       if (state.suite >= 0 && columns.suite[place] !== state.suite) continue;
       if (state.model >= 0 && columns.model[place] !== state.model) continue;
       if (state.category >= 0 && columns.category[place] !== state.category) continue;
@@ -238,6 +250,8 @@
       } else if (name === "metric") {
         const value = columns[`metric${state.metric}`][place];
         cell.textContent = value === null ? "" : shortNumber(value);
+      } else if (name === "answer" && columns.missing[place]) {
+        cell.append(make("span", missingText(place), "missing"));
       } else if (SHOWN[name]) {
         cell.textContent = SHOWN[name][columns[name][place]];
       } else {
@@ -246,6 +260,12 @@
       row.append(cell);
     }
     return row;
+  }
+
+  // Why a sample has no answer; of one that could not be scored, with the reason.
+  function missingText(place) {
+    if (!columns.missing[place]) return "";
+    return [names.missing[columns.missing[place]], columns.answer[place]].filter(Boolean).join(": ");
   }
 
   function drawChange(cell, place) {
@@ -383,7 +403,7 @@
     const part = make("div", "", "model");
     if (isNamed) part.append(make("h3", names.short_models[columns.model[place]] || "(no model)"));
     const status = names.statuses[columns.status[place]];
-    part.append(make("p", status, `status ${status}`));
+    part.append(make("p", [status, missingText(place)].filter(Boolean).join(": "), `status ${status}`));
     if (hasChange) {
       const line = make("p", "", "change"); // empty beside another's, so that what follows stands side by side
       drawChange(line, place);
@@ -800,11 +820,12 @@
       tell("There are no samples.");
       return;
     }
-    haystack = columns.id.map((id, place) => `${id}\n${columns.snippet[place]}\n${columns.answer[place]}`.toLowerCase());
+    haystack = columns.id.map((id, place) => `${id}\n${columns.snippet[place]}\n${missingText(place) || columns.answer[place]}`.toLowerCase());
     kept = Uint32Array.from(columns.kept.keys()).filter((place) => columns.kept[place]);
     ranks = new Uint32Array(num);
     kept.forEach((place, rank) => { ranks[place] = rank; });
     hasChanges.value = columns.change.some(Boolean);
+    standing = standingPlaces();
     byId("controls").hidden = byId("browser").hidden = false;
     listen();
     fill();

@@ -171,6 +171,8 @@ MAX_TEXT_BYTES = 52_000_000
 STATUSES = ("unscored", "wrong", "scored", "correct")
 DIRECTIONS = ("", "worse", "better", "same")
 """Meanings of the numbers in the columns ``status`` and ``change``."""
+MISSING = ("", "could not be scored", "empty reply", "no answer in the reply")
+"""Meanings of the numbers in the column ``missing``: why a sample has no answer, if it should have one."""
 
 _MAX_TEXT = 200_000
 """Characters of one text of a sample."""
@@ -356,6 +358,7 @@ def _written(
             "metrics": [printable(name) for name in metrics],
             "statuses": list(STATUSES),
             "changes": list(DIRECTIONS),
+            "missing": list(MISSING),
             "chunk": CHUNK_RECORDS,
         },
         columns=columns.closed(),
@@ -387,7 +390,10 @@ class _Columns:
         values["kept"] = int(is_kept)
         values["id"] = printable(record.id)
         values["snippet"] = _snippet(record)
+        values["missing"] = _missing(record)
         values["answer"] = _in_one_line(record.answer or "", _MAX_ANSWER)
+        if record.status == "unscored" and not record.answer:
+            values["answer"] = _in_one_line(record.reason or "", _MAX_SNIPPET)
         values["change"] = 0 if change is None else DIRECTIONS.index(change.direction)
         values["before"] = None if change is None else change.before
         values["now"] = None if change is None else change.now
@@ -403,6 +409,18 @@ class _Columns:
 
     def closed(self) -> dict[str, str]:
         return {name: column.closed() for name, column in self._columns.items()}
+
+
+def _missing(record: Record) -> int:
+    """Return the number in ``MISSING``; a search writes nothing, and gives documents."""
+    if record.answer:
+        return 0
+    if record.status == "unscored":
+        return 1
+    is_search = isinstance(record.details.get("documents"), list)
+    if record.output is not None and not record.output.strip() and not is_search:
+        return 2
+    return 3 if record.no_answer else 0
 
 
 def _snippet(record: Record) -> str:
