@@ -16,7 +16,12 @@ from statsmodels.stats.multitest import multipletests
 
 from pytest_llmeval.scoring.metrics.corpus import POOLED, corpus_formula, pooled
 from pytest_llmeval.scoring.paired_metrics import PairingError, pair_metric
-from pytest_llmeval.scoring.statistics.null_distributions import NullDistribution, exchanged_sums, flipped_sums
+from pytest_llmeval.scoring.statistics.null_distributions import (
+    NullDistribution,
+    exchanged_sums,
+    flipped_sums,
+    swapped_values,
+)
 from pytest_llmeval.scoring.statistics.paired_tests import (
     PairedSums,
     PairedTest,
@@ -126,6 +131,20 @@ def test_steps_are_exact_where_draws_are_near() -> None:
         assert exact.share_beyond(bound + 0.01) == pytest.approx(drawn.share_beyond(bound + 0.01), abs=0.008)
     assert exact.values @ exact.weights == pytest.approx(0, abs=1e-9)
     assert exact.values**2 @ exact.weights == pytest.approx((sizes**2).sum(), rel=1e-9)
+
+
+def test_suites_of_one_size_are_not_off_by_the_same_amount() -> None:
+    """With one seed for all, the draws of similar suites would be the same, and so would be their error."""
+    random = np.random.default_rng(8)
+    one, other = (np.abs(random.normal(size=400)) for _ in range(2))
+    signs = [flipped_sums(sizes, 2000).values for sizes in (one, other)]
+    runs = [exchanged_sums([np.stack([sizes, 2 * sizes, 0 * sizes], axis=1)], 2000).values for sizes in (one, other)]
+    swaps = [
+        swapped_values(sizes[:, None], 0 * sizes[:, None], lambda a, b: (a - b)[:, 0], 5000).values
+        for sizes in (one, other)
+    ]
+    for first, second in (signs, runs, swaps):
+        assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
 
 
 def test_ties_count_whatever_the_rounding() -> None:

@@ -6,6 +6,7 @@ They are exact where all outcomes can be tried or convolved, and drawn with a se
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NullDistribution", "exchanged_runs", "exchanged_sums", "flipped_sums", "swapped_values"]
 
-_SEED = 0
 _MAX_ENUMERATED = 15
 """All signs are tried of at most so many units."""
 _MAX_ENUMERATED_VALUES = 4096
@@ -67,11 +67,23 @@ class NullDistribution:
         return float(beyond.mean() if self.weights is None else self.weights[beyond].sum())
 
 
+def _generator(numbers: Numbers) -> np.random.Generator:
+    """Return a generator whose seed is a hash of the numbers, as far as rounding does not change them.
+
+    One seed for all would be off by the same amount in each suite of this size: of the few draws beyond a small level
+    there could be a fifth too many, or too few, each time.
+    """
+    import numpy as np
+
+    relative = numbers / np.max(np.abs(numbers), initial=0.0)
+    return np.random.default_rng(zlib.crc32((np.round(relative, 9) + 0.0).tobytes()))  # -0.0 becomes 0.0
+
+
 def flipped_sums(magnitudes: Numbers, min_draws: int) -> NullDistribution:
     """Return the sum of the magnitudes, each with a sign of its own by chance.
 
     Exact where they are multiples of one step (right and wrong answers, by cluster or averaged over epochs too) and
-    where they are few; else ``min_draws`` draws with a fixed seed, which do not depend on the order.
+    where they are few; else ``min_draws`` draws with a seed of their own, which do not depend on the order.
     """
     import numpy as np
 
@@ -98,7 +110,7 @@ def swapped_values(
     ``first`` and ``second`` hold one row for each unit. ``statistic`` takes two tables, of one row of sums for each
     exchange, and gives a number for each; exchanging the two arguments must change its sign. Where it has no value
     (NaN, or infinite), it counts as large. All exchanges are tried where they are few; else ``min_draws`` are drawn
-    with a fixed seed, which depend neither on the order of the units nor on which side is the first.
+    with a seed of their own, which depend neither on the order of the units nor on which side is the first.
     """
     import numpy as np
 
@@ -110,7 +122,7 @@ def swapped_values(
     num_units = len(steps)
     is_whole = 2**num_units <= max(min_draws, _MAX_ENUMERATED_VALUES)
     num_draws = 2**num_units if is_whole else min_draws
-    random = np.random.default_rng(_SEED)
+    random = _generator(np.stack([low, high]))
     at_once = max(1, _MAX_HELD // max(1, num_units))
     parts: list[Numbers] = []
     for start in range(0, num_draws, at_once):
@@ -191,7 +203,7 @@ def _drawn(sizes: Numbers, num_draws: int) -> Numbers:
     table = (eights @ signs.T).ravel()
     offsets = 256 * np.arange(len(eights))
     at_once = max(1, _MAX_HELD // len(eights))
-    random = np.random.default_rng(_SEED)
+    random = _generator(sizes)
     parts = []
     for start in range(0, num_draws, at_once):
         count = min(at_once, num_draws - start)
@@ -204,7 +216,7 @@ def exchanged_sums(changes: Sequence[Numbers], min_draws: int) -> NullDistributi
     """Return the sum of one number of each row of these tables, which is picked by chance; a row may hold 0 alone.
 
     Exact where the numbers are multiples of one step, and where there are few rows; else ``min_draws`` draws with a
-    fixed seed, which do not depend on the order.
+    seed of their own, which do not depend on the order.
     """
     import numpy as np
 
@@ -255,7 +267,7 @@ def _picked(tables: Sequence[Numbers], num_draws: int) -> Numbers:
     """
     import numpy as np
 
-    random = np.random.default_rng(_SEED)
+    random = _generator(np.concatenate([own.ravel() for own in tables]))
     sums = np.zeros(num_draws)
     for own in tables:
         width = own.shape[1]
