@@ -174,7 +174,12 @@ def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterat
         else:
             metric = now.suite.summary.metrics[name]
         point = HistoryPoint(
-            run=now.place, value=metric.value, n=metric.n, ci_low=metric.ci_low, ci_high=metric.ci_high
+            run=now.place,
+            value=metric.value,
+            n=metric.n,
+            ci_low=metric.ci_low,
+            ci_high=metric.ci_high,
+            models=now.suite.models,
         )
         found = _OpenPoint(point=point, higher_is_better=False if is_usage else higher_is_better(name, now.suite))
         if before is not None and pairs is not None:

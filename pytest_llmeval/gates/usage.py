@@ -70,7 +70,7 @@ def usage_of(record: Record, name: str, created: str) -> float | None:
         if record.cost is None or (record.num_judge_requests and record.judge_cost is None):
             return None
         return record.cost + (record.judge_cost or 0.0)
-    if record.num_tokens + record.num_prompt_tokens == 0:  # nobody has counted them
+    if not record.has_counted_tokens:
         return None
     return float(record.num_tokens if name == "num_tokens" else record.num_prompt_tokens)
 

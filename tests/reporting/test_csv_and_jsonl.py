@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,23 @@ def test_a_row_for_each_sample(tmp_path: Path) -> None:
     assert (three["loglikelihood"], three["brier"], three["chance"]) == ("", "", "0.25")
     assert (four["target"], four["answer"]) == ("-5", "é ✓")
     assert path.read_bytes().count(b"\r\n") == 5
+
+
+def test_what_nobody_has_measured_is_empty(tmp_path: Path) -> None:
+    """A kept baseline does not know it, and many models do not count tokens: 0 would be a measurement."""
+    path = tmp_path / "report.csv"
+    records = [
+        record("q1", num_prompt_tokens=0, num_tokens=0, seconds=0.0),
+        record("q2", num_prompt_tokens=7, num_tokens=0, seconds=0.5),
+    ]
+    write_csv(report(records=records), path)
+    names = ("num_prompt_tokens", "num_tokens", "seconds")
+    assert [[row[name] for name in names] for row in rows_of(path)] == [["", "", ""], ["7", "0", "0.5"]]
+    brief = replace(report(records=records), is_brief=True)
+    write_jsonl(brief, path)
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert [name in first for name in names] == [False, False, False]
+    assert (second["num_prompt_tokens"], second["seconds"]) == (7, 0.5)
 
 
 def test_a_hostile_report_as_rows(tmp_path: Path) -> None:

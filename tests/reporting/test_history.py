@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -254,6 +255,23 @@ def test_csv_and_markdown_have_every_number() -> None:
     markdown = "\n".join(history_markdown(history))
     assert "2 is worse than" in markdown
     assert "```\n#1  0.833 [" in markdown
+
+
+def test_csv_says_which_model_answered_in_each_run() -> None:
+    checkpoints = [(records(GOOD, model=name), name) for name in ("ckpt-1", "ckpt-2")]
+    runs = [
+        (f"{day}.json", run(day, own, models=({"name": name},))[1]) for day, (own, name) in enumerate(checkpoints, 1)
+    ]
+    rows = csv.DictReader(io.StringIO("\n".join(history_csv(history_of(runs)))))
+    assert [(row["report"], row["model"]) for row in rows] == [("1.json", "ckpt-1"), ("2.json", "ckpt-2")]
+
+
+@pytest.mark.parametrize(("num_runs", "shown"), [(3, ["#1", "#2", "#3"]), (50, [f"#{n}" for n in range(1, 51, 3)])])
+def test_the_pages_charts_have_the_numbers_of_runs(num_runs: int, shown: list[str]) -> None:
+    """Not of all runs if there are many: their texts would lie on each other."""
+    reports = [run(1, records([True, False])) for _ in range(num_runs)]
+    page = history_page(history_of(reports))
+    assert re.findall(r'text-anchor="middle">(#\d+)<', page) == shown
 
 
 def test_the_page_draws_each_series_and_runs_nothing() -> None:

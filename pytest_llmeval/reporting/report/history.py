@@ -44,13 +44,17 @@ class HistoryStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """A metric in the run at the place ``run``, with its step, or with the reason ``untested`` why there is none."""
+    """A metric in the run at the place ``run``, with its step, or with the reason ``untested`` why there is none.
+
+    ``models`` answered the suite in this run.
+    """
 
     run: int
     value: float | None
     n: int
     ci_low: float | None
     ci_high: float | None
+    models: tuple[str, ...] = ()
     step: HistoryStep | None = None
     untested: str | None = None
 

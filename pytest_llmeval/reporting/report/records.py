@@ -125,6 +125,11 @@ class Record:
         is_apart = self.reasoning is not None or "reasonings" in self.details
         return is_apart or any(isinstance(text, str) and holds_tags(text, DEFAULT_TAGS) for text in texts)
 
+    @property
+    def has_counted_tokens(self) -> bool:
+        """Tell whether the model has counted tokens of its replies: one that does not leaves 0."""
+        return self.num_tokens + self.num_prompt_tokens > 0
+
     def to_dict(self) -> dict[str, JSON]:
         """Return the record as JSON values; this is not a deep copy."""
         return dict(zip(_RECORD_FIELDS, _record_values(self), strict=True))

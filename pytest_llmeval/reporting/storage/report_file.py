@@ -56,7 +56,7 @@ def write_report(report: Report, path: Path) -> None:
 def write_jsonl(report: Report, path: Path) -> None:
     """Write each record as one line of ASCII JSON, as the JSON report has it. Raises ``ReportError``."""
     with atomic_path(path) as temporary, temporary.open("wb", buffering=_BUFFER_BYTES) as file:
-        file.writelines(text + b"\n" for text in record_texts(report.records))
+        file.writelines(text + b"\n" for text in _record_lines(report))
 
 
 def _pieces(report: Report) -> Iterator[bytes]:
@@ -79,15 +79,18 @@ def _pieces(report: Report) -> Iterator[bytes]:
             yield f"{text},".encode("ascii")
     yield b'\n "records": ['
     digest.begin_list("records")
-    for place, line in enumerate((_kept_texts if report.is_brief else record_texts)(report.records)):
+    for place, line in enumerate(_record_lines(report)):
         digest.add_item(line)
         yield (b",\n  " if place else b"\n  ") + line
     digest.end_list()
     yield f'\n ],\n "digest": "{digest.hexdigest()}"\n}}\n'.encode("ascii")
 
 
-def _kept_texts(records: Sequence[Record]) -> Iterator[bytes]:
-    return (_compact(finite(without_defaults(record))) for record in records)
+def _record_lines(report: Report) -> Iterator[bytes]:
+    """Yield the JSON of each record: of a kept baseline only what it says, since it does not know the rest."""
+    if report.is_brief:
+        return (_compact(finite(without_defaults(record))) for record in report.records)
+    return record_texts(report.records)
 
 
 class _Digest:

@@ -55,15 +55,15 @@ def write_csv(report: Report, path: Path) -> None:
     """Write one row for each sample as CSV (RFC 4180), in UTF-8, with a head. Raise ``ReportError``.
 
     A sample's values follow ``COLUMNS`` under the metrics' names; one with the name of a column has ``values.`` before
-    it. A cell without a value is empty, and so is one whose value is no finite number. Lists and mappings are JSON. No
-    text is a formula (see ``csv_text``).
+    it. A cell without a value is empty, and so is one whose value is not known or is no finite number. Lists and
+    mappings are JSON. No text is a formula (see ``csv_text``).
     """
     columns = _value_columns(report)
     with atomic_write(path, encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*COLUMNS, *map(csv_text, columns.values())])
         for record in report.records:
-            data = record.to_dict()
+            data = _known(record)
             values = (record.values.get(name) for name in columns)
             writer.writerow([*(_csv_cell(data[name]) for name in COLUMNS), *map(_csv_cell, values)])
 
@@ -72,6 +72,15 @@ def _value_columns(report: Report) -> dict[str, str]:
     """Map the names of the samples' values to their columns, in the order in which they are shown."""
     names = sorted({name for record in report.records for name in record.values}, key=shown_order)
     return {name: f"values.{name}" if name in COLUMNS else name for name in names}
+
+
+def _known(record: Record) -> dict[str, JSON]:
+    """Return the record's fields; None for tokens that nobody has counted, and for a time that nobody has taken."""
+    data = record.to_dict()
+    if not record.has_counted_tokens:
+        data["num_tokens"] = data["num_prompt_tokens"] = None
+    data["seconds"] = data["seconds"] or None
+    return data
 
 
 def _csv_cell(value: JSON) -> JSON:
@@ -135,7 +144,7 @@ def write_parquet(report: Report, path: Path) -> None:
 
 
 def _row(record: Record, columns: dict[str, str]) -> dict[str, Any]:
-    data = record.to_dict()
+    data = _known(record)
     row = {name: _parquet_cell(name, data[name]) for name in COLUMNS}
     return row | {encodable(columns[metric]): value for metric, value in record.values.items()}
 

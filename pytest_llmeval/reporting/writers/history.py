@@ -86,7 +86,7 @@ def history_csv(history: History) -> Iterator[str]:
                 [
                     *(run.created, run.path, origin.commit, origin.branch, origin.is_dirty, origin.run),
                     *(origin.pull_request, json.dumps(dict(origin.labels)) if origin.labels else None),
-                    *(run.exit_code, run.is_partial, series.suite, series.model, series.metric),
+                    *(run.exit_code, run.is_partial, series.suite, ", ".join(point.models), series.metric),
                     *(point.value, point.n, point.ci_low, point.ci_high, *tested, point.untested),
                 ]
             )

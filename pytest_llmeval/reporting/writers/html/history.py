@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -23,7 +24,10 @@ from pytest_llmeval.text.escaping import printable
 __all__ = ["history_page"]
 
 _STYLE = "page.css"
-_WIDTH, _HEIGHT, _MARGIN, _LEFT = 720, 150, 16, 64
+_WIDTH, _HEIGHT, _MARGIN, _LEFT = 720, 168, 16, 64
+_FLOOR = 150
+"""The lower end of the axis: the runs' numbers stand below it."""
+_MAX_NUMBERS = 20
 _TONES = {True: "better", False: "worse", None: "changed"}
 
 
@@ -41,12 +45,16 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chart:
-    """A series as it is drawn: ``line`` joins the marks, ``ticks`` are places and texts on its axis."""
+    """A series as it is drawn: ``line`` joins the marks.
+
+    ``ticks`` are places and texts on its axis, ``numbers`` those of the runs below.
+    """
 
     title: str
     marks: Sequence[_Mark]
     line: str
     ticks: Sequence[tuple[float, str]]
+    numbers: Sequence[tuple[float, str]]
     notes: Sequence[str]
     values: PageTable
 
@@ -62,6 +70,7 @@ def history_page(history: History) -> str:
         charts=[_chart(history, series) for series in history.series],
         width=_WIDTH,
         height=_HEIGHT,
+        floor=_FLOOR,
         left=_LEFT,
     )
 
@@ -85,7 +94,7 @@ def _chart(history: History, series: HistorySeries) -> _Chart:
 
     def y(value: float) -> float:
         share = (value - low) / (high - low) if high > low else 0.5
-        return round(_HEIGHT - _MARGIN - share * (_HEIGHT - 2 * _MARGIN), 1)
+        return round(_FLOOR - _MARGIN - share * (_FLOOR - 2 * _MARGIN), 1)
 
     marks, rows = [], []
     for point in series.points:
@@ -102,7 +111,7 @@ def _chart(history: History, series: HistorySeries) -> _Chart:
                     y=y(point.value),
                     low=None if point.ci_low is None else y(point.ci_low),
                     high=None if point.ci_high is None else y(point.ci_high),
-                    title="; ".join(filter(None, [f"#{point.run + 1} {commit} {value}, n {point.n:,}", what])),
+                    title="; ".join(filter(None, [f"#{point.run + 1}", commit, f"{value}, n {point.n:,}", what])),
                     tone="" if step is None else _TONES[step.is_better],
                 )
             )
@@ -111,6 +120,7 @@ def _chart(history: History, series: HistorySeries) -> _Chart:
         marks=marks,
         line=" ".join(f"{mark.x},{mark.y}" for mark in marks),
         ticks=list(dict.fromkeys((y(value), number(value)) for value in (low, high))) if marks else [],
+        numbers=[(x(run), f"#{run + 1}") for run in range(0, num_runs, math.ceil(num_runs / _MAX_NUMBERS))],
         notes=[row[-1] for row in rows if row[-1]],
         values=PageTable(
             title="Values",
