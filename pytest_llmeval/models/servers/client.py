@@ -160,7 +160,7 @@ class Client:
         self._budget, self._prices, self._limit_field = budget, prices, limit_field
         self._budget_turn = asyncio.Lock()
         self._entrance = asyncio.Lock()
-        """Held by the request that waits for its turn, with a slot that other models could have: by no more of them."""
+        """A request that has a slot and waits for its turn holds this lock, so that the others wait without a slot."""
         self.limit = limit or limit_for(endpoint, shared)
         self.queue = queue or request_queue_for(endpoint, shared)
         self._model = model

@@ -267,7 +267,7 @@ class RequestQueue:
         self._waiting: defaultdict[str, deque[_Waiting]] = defaultdict(deque)
         self._servers: dict[str, asyncio.Task[None]] = {}
         self._first = asyncio.Lock()
-        """Held by the request that is sent next. Locks are given in turn, so no model keeps another one waiting."""
+        """The request that is sent next holds this lock. Locks are given in turn, so no model keeps another waiting."""
 
     def slow_down_to(self, requests_per_minute: int) -> None:
         """Send no more than so many a minute, evenly spread; of several numbers the smallest counts."""
