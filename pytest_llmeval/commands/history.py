@@ -64,9 +64,9 @@ def _history(options: argparse.Namespace) -> int:
 def _paths(given: Sequence[str]) -> list[Path]:
     """Return the files that are named, and those that fit a pattern which no shell has replaced.
 
-    Raise ``LLMEvalError`` for a pattern without files, and for a file that is named twice.
+    Raise ``LLMEvalError`` for a pattern without files, and for a file that is named twice or copied.
     """
-    from pytest_llmeval.gates.earlier_reports import report_paths
+    from pytest_llmeval.gates.earlier_reports import check_copies, report_paths
 
     found: dict[Path, Path] = {}
     for text in given:
@@ -74,7 +74,9 @@ def _paths(given: Sequence[str]) -> list[Path]:
             if other := found.get(path.resolve()):
                 raise LLMEvalError(f"{path} was given twice (as {other})")
             found[path.resolve()] = path
-    return list(found.values())
+    paths = list(found.values())
+    check_copies(paths)
+    return paths
 
 
 def _read(path: Path) -> Report:

@@ -6,6 +6,7 @@ over several is less noisy than one run, and the oldest shows what has added up.
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import os
 from collections import Counter
@@ -42,6 +43,7 @@ __all__ = [
     "EarlierReports",
     "EarlierRuns",
     "EarlierSide",
+    "check_copies",
     "in_order",
     "read_earlier",
     "report_paths",
@@ -177,14 +179,27 @@ def _with_suite(reports: Sequence[NamedReport], suite: str) -> list[NamedReport]
 def report_paths(name: Path) -> list[Path]:
     """Return the file of this name, or if there is none the files that fit it as a pattern (``runs/*.json``), by name.
 
-    Raise ``ReportError`` if no file fits a pattern.
+    Raise ``ReportError`` if no file fits a pattern, and for files that are copies.
     """
     if os.path.exists(name) or not glob.has_magic(str(name)):  # False for a name that is too long, and no error
         return [name]
     found = sorted(map(Path, glob.glob(str(name), recursive=True)))
     if not found:
         raise ReportError(f"no file fits {name}")
+    check_copies(found)
     return found
+
+
+def check_copies(paths: Sequence[Path]) -> None:
+    """Raise ``ReportError`` for a file with the contents of another (``latest.json``): its run would count twice."""
+    by_size: dict[int, list[Path]] = {}
+    for path in paths:
+        if not path.is_file():  # the error of reading it says more
+            continue
+        alike = by_size.setdefault(path.stat().st_size, [])
+        if (other := next((one for one in alike if filecmp.cmp(one, path, shallow=False)), None)) is not None:
+            raise ReportError(f"{path} is a copy of {other}, and each run counts once: leave one of the two out")
+        alike.append(path)
 
 
 def read_earlier(paths: Sequence[Path], num_last: int | None = None, *, until: str | None = None) -> EarlierReports:

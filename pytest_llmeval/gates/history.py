@@ -53,6 +53,7 @@ class _OpenPoint:
 
     point: HistoryPoint
     higher_is_better: bool | None
+    is_usage: bool
     before: int = 0
     paired: PairedMetric | None = None
 
@@ -99,6 +100,7 @@ def history_of(
                 metric=metric,
                 higher_is_better=points[-1].higher_is_better,
                 points=tuple(one.point for one in points),
+                is_usage=points[-1].is_usage,
             )
             for (suite, model, metric), points in opened.items()
         ),
@@ -181,7 +183,8 @@ def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterat
             ci_high=metric.ci_high,
             models=now.suite.models,
         )
-        found = _OpenPoint(point=point, higher_is_better=False if is_usage else higher_is_better(name, now.suite))
+        is_higher = False if is_usage else higher_is_better(name, now.suite)
+        found = _OpenPoint(point=point, higher_is_better=is_higher, is_usage=is_usage)
         if before is not None and pairs is not None:
             paired = pairs if isinstance(pairs, str) else _paired(name, before, now, pairs)
             if isinstance(paired, str):

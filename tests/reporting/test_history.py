@@ -177,6 +177,17 @@ def test_what_samples_used_is_a_series_if_it_is_named() -> None:
     assert [one.metric for one in history_of(runs).series] == ["accuracy"]
 
 
+def test_small_amounts_of_money_and_time_are_shown() -> None:
+    own = [[replace(one, cost=cost * (n + 1)) for n, one in enumerate(records(GOOD))] for cost in (1e-6, 3e-6)]
+    history = history_of([run(day, some) for day, some in enumerate(own, 1)], metrics=["cost"])
+    text = "\n".join(history_text(history, width=160))
+    assert re.findall(r"#\d  (\S+) \[", text) == ["0.0000305", "0.0000915"]
+    assert "#2 is worse than #1: +0.0000610 [" in text
+    page = history_page(history)
+    assert "+0.0000610 [" in page
+    assert "0.000 [" not in page
+
+
 def test_samples_of_which_it_is_not_known_what_they_used_are_left_out() -> None:
     def some(day: int, known: int, *, is_timed: bool = True) -> tuple[str, Report]:
         return run(
@@ -306,6 +317,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("runs").mkdir()
     for path, report in (run(2, records(BAD), commit="b"), run(1, records(GOOD), commit="a")):
         write_report(report, Path("runs") / path)
+    Path("copy.json").write_bytes(Path("runs/1.json").read_bytes())
     return tmp_path
 
 
@@ -325,6 +337,7 @@ def test_the_command(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (["runs/1.json", "runs/../runs/1.json"], "runs/../runs/1.json was given twice (as runs/1.json)"),
+        (["runs/*.json", "copy.json"], "copy.json is a copy of runs/1.json, and each run counts once: leave one of"),
         (["no/*.json"], "no file fits no/*.json"),
         (["no.json"], "cannot read the report no.json: there is no such file"),
         (["runs/1.json", "-o", "runs/1.json"], "--output runs/1.json is one of the reports that are read"),

@@ -61,13 +61,17 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySeries:
-    """A metric of a suite over time; ``model`` is None if no run has the suite on several models."""
+    """A metric of a suite over time; ``model`` is None if no run has the suite on several models.
+
+    ``is_usage``: it is what samples used, such as money, whose numbers may be very small.
+    """
 
     suite: str
     model: str | None
     metric: str
     higher_is_better: bool | None
     points: tuple[HistoryPoint, ...]
+    is_usage: bool = False
 
     @property
     def steps(self) -> Iterator[tuple[HistoryPoint, HistoryStep]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -91,18 +91,25 @@ def short_number(value: float) -> str:
     return sign + ("1" if digits == "1.000" else digits.removeprefix("0") if digits.startswith("0.") else digits)
 
 
-def with_interval(value: float, ci_low: float | None, ci_high: float | None, *, is_short: bool = False) -> str:
+def with_interval(
+    value: float,
+    ci_low: float | None,
+    ci_high: float | None,
+    *,
+    is_short: bool = False,
+    write: Callable[[float], str] = number,
+) -> str:
     """Return ``0.700 [0.605, 0.781]``, or short ``0.700 .605–.781``; without an interval the value alone."""
     if ci_low is None or ci_high is None:
-        return number(value)
+        return write(value)
     if is_short:
         return f"{number(value)} {short_number(ci_low)}–{short_number(ci_high)}"
-    return f"{number(value)} [{number(ci_low)}, {number(ci_high)}]"
+    return f"{write(value)} [{write(ci_low)}, {write(ci_high)}]"
 
 
-def signed(value: float) -> str:
+def signed(value: float, write: Callable[[float], str] = number) -> str:
     """Return ``number`` with a plus before values above 0."""
-    return f"+{number(value)}" if value > 0 else number(value)
+    return f"+{write(value)}" if value > 0 else write(value)
 
 
 def p_text(p: float) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pytest_llmeval.reporting.report.history import History, HistoryPoint, HistoryRun, HistorySeries, HistoryStep
-from pytest_llmeval.reporting.tables.cells import Table, number, p_text, signed, with_interval
+from pytest_llmeval.reporting.tables.cells import Table, number, p_text, signed, small_number, with_interval
 from pytest_llmeval.reporting.writers.markdown import markdown_table
 from pytest_llmeval.reporting.writers.text_layout import table_lines, wrapped_lines
 from pytest_llmeval.text.escaping import csv_text, markdown_text, printable
@@ -23,10 +23,12 @@ __all__ = [
     "history_markdown",
     "history_text",
     "limits_of",
+    "number_form",
     "runs_table",
     "series_title",
     "step_text",
     "summary_texts",
+    "value_text",
 ]
 
 _CHART_WIDTH = 32
@@ -149,8 +151,9 @@ def _drawn(series: HistorySeries) -> Iterator[str]:
                 first, last = place(point.ci_low), place(point.ci_high)
                 chart[first : last + 1] = "-" * (last + 1 - first)
             chart[place(point.value)] = "o"
-        value = "none" if point.value is None else with_interval(point.value, point.ci_low, point.ci_high)
-        cells.append((f"#{point.run + 1}", value, f"n {point.n:,}", f"|{''.join(chart)}|", _mark(point.step)))
+        cells.append(
+            (f"#{point.run + 1}", value_text(series, point), f"n {point.n:,}", f"|{''.join(chart)}|", _mark(point.step))
+        )
     widths = [max(len(row[column]) for row in cells) for column in range(3)]
     for run, value, n, chart_text, mark in cells:
         yield f"{run:<{widths[0]}}  {value:<{widths[1]}}  {n:>{widths[2]}}  {chart_text} {mark}".rstrip()
@@ -162,6 +165,18 @@ def _mark(step: HistoryStep | None) -> str:
     return {True: "better", False: "WORSE", None: "changed"}[step.is_better]
 
 
+def number_form(series: HistorySeries) -> Callable[[float], str]:
+    """Return the function that writes numbers of the series."""
+    return small_number if series.is_usage else number
+
+
+def value_text(series: HistorySeries, point: HistoryPoint) -> str:
+    """Return the value of a point with its interval."""
+    if point.value is None:
+        return "none"
+    return with_interval(point.value, point.ci_low, point.ci_high, write=number_form(series))
+
+
 def limits_of(points: Sequence[HistoryPoint]) -> tuple[float, float]:
     """Return the lowest and highest number of a chart; both are 0 if no point has a value."""
     values = [value for point in points for value in (point.value, point.ci_low, point.ci_high) if value is not None]
@@ -171,20 +186,20 @@ def limits_of(points: Sequence[HistoryPoint]) -> tuple[float, float]:
 def _notes(history: History, series: HistorySeries) -> Iterator[str]:
     """Yield the significant steps of a series, then why some could not be tested."""
     for point, step in series.steps:
-        yield printable(step_text(history, point, step))
+        yield printable(step_text(history, series, point, step))
     for point in series.points:
         if point.untested is not None:
             yield printable(f"#{point.run + 1} is not compared with the run before: {point.untested}")
 
 
-def step_text(history: History, point: HistoryPoint, step: HistoryStep) -> str:
+def step_text(history: History, series: HistorySeries, point: HistoryPoint, step: HistoryStep) -> str:
     """Return a significant step in words, with the commits between which it lies if they are known."""
     what = {True: "is better than", False: "is worse than", None: "differs from"}[step.is_better]
-    interval = ""
+    interval, write = "", number_form(series)
     if step.ci_low is not None and step.ci_high is not None:
-        interval = f" [{number(step.ci_low)}, {number(step.ci_high)}]"
+        interval = f" [{write(step.ci_low)}, {write(step.ci_high)}]"
     p = p_text(step.p_adjusted)
-    text = f"#{point.run + 1} {what} #{step.before + 1}: {signed(step.difference)}{interval}"
+    text = f"#{point.run + 1} {what} #{step.before + 1}: {signed(step.difference, write)}{interval}"
     text += f", n {step.n:,}, p {p if p.startswith('<') else f'= {p}'} after Holm"
     commits = [_commit(history.runs[place]) for place in (step.before, point.run)]
     return f"{text}; commit {' -> '.join(commits)}" if set(commits) != {_UNKNOWN} else text

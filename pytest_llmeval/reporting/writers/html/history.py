@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from pytest_llmeval.reporting.report.history import History, HistorySeries
-from pytest_llmeval.reporting.tables.cells import number, with_interval
 from pytest_llmeval.reporting.writers.history import (
     RUN_ADDRESS,
     limits_of,
+    number_form,
     runs_table,
     series_title,
     step_text,
     summary_texts,
+    value_text,
 )
 from pytest_llmeval.reporting.writers.html.page import GENERATOR, page_resource, page_template, resource_hash
 from pytest_llmeval.reporting.writers.html.tables import PageTable
@@ -99,8 +100,8 @@ def _chart(history: History, series: HistorySeries) -> _Chart:
     marks, rows = [], []
     for point in series.points:
         step = point.step if point.step is not None and point.step.is_significant else None
-        what = printable(step_text(history, point, step)) if step is not None else ""
-        value = "none" if point.value is None else with_interval(point.value, point.ci_low, point.ci_high)
+        what = printable(step_text(history, series, point, step)) if step is not None else ""
+        value = value_text(series, point)
         commit = printable(history.runs[point.run].origin.described_commit() or "")
         untested = printable(f"not compared with the run before: {point.untested}") if point.untested else ""
         rows.append([f"#{point.run + 1}", commit, value, f"{point.n:,}", what or untested])
@@ -119,7 +120,7 @@ def _chart(history: History, series: HistorySeries) -> _Chart:
         title=printable(series_title(series)),
         marks=marks,
         line=" ".join(f"{mark.x},{mark.y}" for mark in marks),
-        ticks=list(dict.fromkeys((y(value), number(value)) for value in (low, high))) if marks else [],
+        ticks=list(dict.fromkeys((y(value), number_form(series)(value)) for value in (low, high))) if marks else [],
         numbers=[(x(run), f"#{run + 1}") for run in range(0, num_runs, math.ceil(num_runs / _MAX_NUMBERS))],
         notes=[row[-1] for row in rows if row[-1]],
         values=PageTable(
