@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in COMMANDS:
         module.add_parsers(commands)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:  # argparse would name the help of all commands
+        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(options.run(options))
     except LLMEvalError as error:

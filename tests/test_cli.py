@@ -100,7 +100,7 @@ def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, told in (
         (["prests"], "invalid choice: 'prests'"),
         ([], "the following arguments are required: COMMAND"),
-        (["schema", "--\x1b[31m"], r"unrecognized arguments: --\x1b[31m"),
+        (["schema", "--\x1b[31m"], r"llmeval schema: unrecognized arguments: --\x1b[31m (see llmeval schema --help)"),
     ):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
