@@ -85,7 +85,7 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
     if wanted.startswith(_MACRO):
         if (usage := wanted.removeprefix(_MACRO)) in USAGE_METRICS and _listed(usage, metrics) is None:
             raise SubjectError(f"{usage} has no mean over categories; leave out {_MACRO}, or name a category")
-        metric = find_metric(wanted.removeprefix(_MACRO), metrics)
+        metric = find_metric(usage, metrics)
         if len(categories) < 2:
             found = f"all are of {quoted(next(iter(categories)))}" if categories else "none has one"
             raise SubjectError(f"{quoted(wanted)} is a mean over the categories of the samples, and {found}")
@@ -94,7 +94,7 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
         return GateSubject(metric=metric, is_macro=True)
     if wanted.startswith(_CATEGORY):
         return _of_category(wanted.removeprefix(_CATEGORY), metrics, categories)
-    return GateSubject(metric=find_metric(wanted, metrics))
+    return GateSubject(metric=find_metric(wanted, metrics, others=USAGE_METRICS))
 
 
 def exists(text: str, metrics: Sequence[str], categories: Collection[str]) -> bool:
@@ -106,8 +106,8 @@ def exists(text: str, metrics: Sequence[str], categories: Collection[str]) -> bo
     return True
 
 
-def find_metric(text: str, metrics: Sequence[str]) -> str:
-    """Return the metric of the suite that ``text`` names. Raises ``SubjectError``."""
+def find_metric(text: str, metrics: Sequence[str], *, others: Sequence[str] = ()) -> str:
+    """Return the metric of the suite that ``text`` names. Raises ``SubjectError``, which lists ``others`` too."""
     wanted = _plain(text)
     if (listed := _listed(wanted, metrics)) is not None:
         return listed
@@ -119,7 +119,7 @@ def find_metric(text: str, metrics: Sequence[str]) -> str:
             f"there is no metric {quoted(wanted)}: it is 100 times {listed}, which is a share of 1; write {listed}, "
             "and 0.7 for 70 percent"
         )
-    raise SubjectError(f"there is no metric {quoted(wanted)}{_known(wanted, metrics)}")
+    raise SubjectError(f"there is no metric {quoted(wanted)}{_known(wanted, (*metrics, *others))}")
 
 
 def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[str]]]) -> str:
@@ -130,7 +130,7 @@ def found_in_none(text: str, suites: Sequence[tuple[Sequence[str], Collection[st
     wanted = _plain(text)
     metrics = tuple(dict.fromkeys(name for names, _ in suites for name in names))
     if not wanted.startswith((_CATEGORY, _MACRO)):
-        names = [name for name in metrics if not _is_open(name)]
+        names = list(dict.fromkeys((*(name for name in metrics if not _is_open(name)), *USAGE_METRICS)))
         return nearest_or_all(wanted, names, names)
     try:
         find_subject(text, metrics, tuple(dict.fromkeys(name for _, names in suites for name in names)))
@@ -170,7 +170,7 @@ def find_compared(text: str, metrics: Sequence[str]) -> tuple[str, bool]:
     wanted = _plain(text)
     if wanted in USAGE_METRICS and _listed(wanted, metrics) is None:
         return wanted, True
-    return find_metric(wanted, metrics), False
+    return find_metric(wanted, metrics, others=USAGE_METRICS), False
 
 
 def _of_category(text: str, metrics: Sequence[str], categories: Collection[str]) -> GateSubject:
@@ -189,7 +189,8 @@ def _of_category(text: str, metrics: Sequence[str], categories: Collection[str])
         raise SubjectError("the samples have no categories; add the key category to the suite")
     if splits:
         name, rest = splits[0]
-        raise SubjectError(f"there is no metric {quoted(rest)} of the category {quoted(name)}{_known(rest, metrics)}")
+        known = _known(rest, (*metrics, *USAGE_METRICS))
+        raise SubjectError(f"there is no metric {quoted(rest)} of the category {quoted(name)}{known}")
     endings = [metric for metric in metrics if text.endswith(f".{metric}")]
     name = text[: -len(max(endings, key=len)) - 1] if endings else text.rpartition(".")[0] or text
     raise SubjectError(f"there is no category {quoted(name)}{_known(name, categories)}")
@@ -212,7 +213,7 @@ def _is_open_to(wanted: str, metrics: Sequence[str]) -> bool:
 
 def _known(word: str, words: Iterable[str]) -> str:
     """Return the end of a message on an unknown word: the word that was probably meant, and the known ones."""
-    names = [name for name in words if not _is_open(name)]
+    names = list(dict.fromkeys(name for name in words if not _is_open(name)))
     near = nearest(word, names)
     listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
     hint = f"; did you mean {quoted(near)}?" if near is not None else ""

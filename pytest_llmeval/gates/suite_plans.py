@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pytest_llmeval.gates.earlier_reports import EarlierRuns
 from pytest_llmeval.gates.options import Compare, Margin, Selection
-from pytest_llmeval.gates.subjects import SubjectError, find_compared, no_variant
+from pytest_llmeval.gates.subjects import SubjectError, find_compared, find_metric, nearest_or_all, no_variant
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     ABSENT,
@@ -30,7 +31,7 @@ from pytest_llmeval.scoring.paired_metrics import (
 )
 from pytest_llmeval.suites.format.gates_spec import ANY_SUITE
 from pytest_llmeval.text.names import plain_name
-from pytest_llmeval.text.wording import nearest, quoted
+from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "changed_definition",
     "compared_metrics",
     "compared_usage",
+    "unmatched_margins",
+    "with_metrics",
 ]
 
 BASELINE = "baseline"
@@ -191,7 +194,8 @@ class SuitePlans:
     def margins_of_nothing(self, outcome: GateOutcome) -> Iterator[GateResult]:
         """Yield a result for each margin that applies to no suite."""
         names = self.current.suite_names
-        for margin, reason in _unmatched_margins(self._margins, self.current.suites, self.baseline.suites):
+        current, before = (with_metrics(report.suites) for report in (self.current, self.baseline))
+        for margin, reason in unmatched_margins(self._margins, current, before):
             suite = margin.suite if margin.suite in names else None
             yield replace(baseline_gate(None, outcome, reason, suite=suite), name=f"max drop {margin}")
 
@@ -300,32 +304,33 @@ def compared_usage(suite: SuiteReport, margins: Sequence[Margin]) -> tuple[str, 
     return tuple(one.name for one in _gated_metrics(suite, margins) if one.is_usage)
 
 
-def _unmatched_margins(
-    margins: Sequence[Margin], suites: Sequence[SuiteReport], others: Sequence[SuiteReport]
+SuiteWithMetrics: TypeAlias = tuple[SuiteInfo, Sequence[str]]
+"""A suite with the names of the metrics that it has."""
+
+
+def unmatched_margins(
+    margins: Sequence[Margin], suites: Sequence[SuiteWithMetrics], others: Sequence[SuiteWithMetrics]
 ) -> Iterator[tuple[Margin, str]]:
     """Yield each margin that is for nothing in ``suites``, nor in ``others`` that ran elsewhere, with the reason."""
-    names = [suite.info.name for suite in suites]
+    infos = [info for info, _ in (*suites, *others)]
+    names = [info.name for info, _ in suites]
     for margin in margins:
-        own = [suite for suite in suites if margin.matches(suite.info)]
-        rest = [suite for suite in others if margin.matches(suite.info) and suite.info.name not in names]
+        own = [metrics for info, metrics in suites if margin.matches(info)]
+        rest = [metrics for info, metrics in others if margin.matches(info) and info.name not in names]
         if margin.suite != ANY_SUITE and not own:
             if not rest:
-                infos = [suite.info for suite in (*suites, *others)]
-                near = nearest(margin.suite, [info.name for info in infos])
-                hint = f"; did you mean {quoted(near)}?" if near else ""
-                problem = no_variant(margin.suite, infos) or f"there is no suite {quoted(margin.suite)}{hint}"
-                yield margin, problem
+                known = list(dict.fromkeys(info.name for info in infos))
+                hint = nearest_or_all(margin.suite, known, known)
+                yield margin, no_variant(margin.suite, infos) or f"there is no suite {quoted(margin.suite)}{hint}"
             continue
-        problems = [_why_unknown(suite, margin.metric) for suite in own]
-        if None in problems or any(_why_unknown(suite, margin.metric) is None for suite in rest):
-            continue
-        if margin.suite != ANY_SUITE:
-            yield margin, problems[0] or ""
-            continue
-        known = dict.fromkeys(metric for suite in (*own, *rest) for metric in _metrics_of(suite))
-        near = nearest(margin.metric, known)
-        hint = f"; did you mean {near}?" if near else ""
-        yield margin, f"no suite has a metric {quoted(margin.metric)}{hint}"
+        if all(_why_unknown(metrics, margin.metric) is not None for metrics in (*own, *rest)):
+            metrics = dict.fromkeys(name for metrics in (*own, *rest) for name in metrics)
+            yield margin, _why_unknown((*metrics,), margin.metric) or "there is no suite"
+
+
+def with_metrics(suites: Iterable[SuiteReport]) -> list[SuiteWithMetrics]:
+    """Return suites of a report with the metrics that they have, and those that they may have."""
+    return [(suite.info, _metrics_of(suite)) for suite in suites]
 
 
 def changed_definition(name: str, baseline: Report, before: SuiteReport, after: SuiteReport) -> str | None:
@@ -362,9 +367,11 @@ def _metrics_of(suite: SuiteReport) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*suite.summary.metrics, *suite.info.metrics)))
 
 
-def _why_unknown(suite: SuiteReport, metric: str) -> str | None:
+def _why_unknown(
+    metrics: Sequence[str], metric: str, find: Callable[[str, Sequence[str]], object] = find_compared
+) -> str | None:
     try:
-        find_compared(metric, _metrics_of(suite))
+        find(metric, metrics)
     except SubjectError as error:
         return str(error)
     return None
@@ -376,11 +383,11 @@ def _gated(suite: SuiteReport, name: str, margin: Margin | None, *, is_primary: 
     if said is not None and name == suite.info.primary_metric:
         is_higher = said
     problem = None
+    if is_primary and suite.info.primary_metric is not None:
+        problem = _why_unknown(_metrics_of(suite), name, find_metric)
     if definition(name).kind == "count":
         problem = f"{name} is a count of samples, which cannot be compared; name a metric with a value for each"
-    elif is_primary and suite.info.primary_metric is not None and (why := _why_unknown(suite, name)) is not None:
-        problem = why
-    elif is_higher is None:
+    elif problem is None and is_higher is None:
         problem = (
             f"it is not known whether a higher {name} is better: write `primary_metric: {{name: {name}, "
             "better: higher}` (or lower) in the suite"

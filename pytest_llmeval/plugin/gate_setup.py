@@ -20,6 +20,7 @@ from pytest_llmeval.plugin.settings import Settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import has_model_key, num_deselected_key
 from pytest_llmeval.text.names import split_file
 from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.wording import quoted
 
 if TYPE_CHECKING:
     from pytest_llmeval.gates.options import GateOptions, Selection
@@ -163,22 +164,48 @@ def newest_baseline(path: Path) -> Report:
 
 
 def check_matched(config: pytest.Config, collected: Collected) -> None:
-    """Raise ``pytest.UsageError``, before anything runs, for a gate of the command line that fits no suite.
+    """Raise ``pytest.UsageError``, before anything runs, for a gate or margin of the command line that fits no suite.
 
     It may fit another suite if a hand-written test can record to one: then nothing is checked. ``--lf`` collects no
     file in which nothing failed: then a gate of one suite is decided at the end.
     """
-    gates = config.stash[settings_key].gate
-    if not gates or not collected.samples or collected.may_have_others:
+    if not collected.samples or collected.may_have_others:
         return
+    messages = [*_unmatched_gates(config, collected), *_unmatched_margins(config, collected)]
+    if messages:
+        raise pytest.UsageError("; ".join(messages))
+
+
+def _unmatched_gates(config: pytest.Config, collected: Collected) -> list[str]:
+    gates = config.stash[settings_key].gate
+    if not gates:
+        return []
     from pytest_llmeval.gates.subjects import unmatched_gates
 
     if getattr(config.option, "lf", False):
         gates = tuple(gate for gate in gates if gate.is_for_all)
-    suites = [*collected.suites, *collected.absent]
-    messages = unmatched_gates({"--llm-gate": gates}, suites, collected.categories)
-    if messages:
-        raise pytest.UsageError("; ".join(messages))
+    return unmatched_gates({"--llm-gate": gates}, [*collected.suites, *collected.absent], collected.categories)
+
+
+def _unmatched_margins(config: pytest.Config, collected: Collected) -> list[str]:
+    """Return a line for each margin that fits no suite, of this session or of its baseline.
+
+    None where suites may not have been collected: then it is decided at the end.
+    """
+    settings = config.stash[settings_key]
+    is_part = settings.shard is not None or any("::" in argument for argument in config.args)
+    by = {**_BY_OUTCOME, **_BY_PLACE}
+    if not was_given(config, "max_drop") or is_part or any(getattr(config.option, name, None) for name in by):
+        return []
+    from pytest_llmeval.gates.suite_plans import unmatched_margins, with_metrics
+
+    baseline = baseline_of(config)
+    others = [] if baseline is None else with_metrics(baseline.suites)
+    suites = [(info, info.metrics) for info in (*collected.suites, *collected.absent)]
+    return [
+        f"--llm-max-drop {quoted(margin.text)}: {reason}"
+        for margin, reason in unmatched_margins(settings.max_drop, suites, others)
+    ]
 
 
 def check_whole(config: pytest.Config, collected: Collected) -> None:

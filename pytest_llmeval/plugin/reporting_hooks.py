@@ -85,7 +85,7 @@ def add_collected(config: pytest.Config, collected: Collected, nodeids: Sequence
             f"{collected.without_baseline} compares its replies with those of a baseline: give --llm-baseline {which}; "
             "any other scorer makes the first one, such as --llm-set 'SUITE: score=aspects'"
         )
-    if settings.gate:
+    if settings.gate or settings.max_drop:
         from pytest_llmeval.plugin.gate_setup import check_matched
 
         check_matched(config, collected)

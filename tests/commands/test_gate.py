@@ -261,7 +261,7 @@ def test_what_cannot_be_decided_can_be_made_to_fail(
 @pytest.mark.parametrize(
     ("margin", "told"),
     [
-        ("acuracy=0.1", "no suite has a metric 'acuracy'; did you mean accuracy?"),
+        ("acuracy=0.1", "there is no metric 'acuracy'; did you mean 'accuracy'?"),
         ("aa: accuracy=0.1", "there is no suite 'aa'"),
         ("a: acuracy=0.1", "there is no metric 'acuracy'; did you mean 'accuracy'?"),
     ],

@@ -119,13 +119,16 @@ def test_the_margin_of_a_suite_goes_before_that_of_all() -> None:
     assert outcomes(results) == [("a", "accuracy vs baseline", "failed"), ("b", "accuracy vs baseline", "passed")]
 
 
+LISTED = "There is accuracy, cost, seconds, num_tokens, num_prompt_tokens"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("acuracy=0.1", "no suite has a metric 'acuracy'; did you mean accuracy?"),
-        ("s: acuracy=0.1", "there is no metric 'acuracy'; did you mean 'accuracy'?"),
-        ("t: accuracy=0.1", "there is no suite 't'"),
-        ("sss: accuracy=0.1", "there is no suite 'sss'"),
+        ("acuracy=0.1", f"there is no metric 'acuracy'; did you mean 'accuracy'? {LISTED}"),
+        ("s: acuracy=0.1", f"there is no metric 'acuracy'; did you mean 'accuracy'? {LISTED}"),
+        ("t: accuracy=0.1", "there is no suite 't', only 's'"),
+        ("sss: accuracy=0.1", "there is no suite 'sss', only 's'"),
     ],
 )
 def test_a_margin_of_nothing_fails(text: str, reason: str) -> None:

@@ -216,7 +216,8 @@ FAILS_CLOSED = {
     ),
     "no such metric": (
         suite("acuracy < 2"),
-        "there is no metric 'acuracy'; did you mean 'accuracy'? There is accuracy, brier, correct",
+        "there is no metric 'acuracy'; did you mean 'accuracy'? There is accuracy, brier, correct, cost, seconds, "
+        "num_tokens, num_prompt_tokens",
     ),
     "no metrics": (suite("accuracy < 2", summary=summary({})), "accuracy was not measured"),
     "a category that did not run": (
@@ -522,7 +523,11 @@ def test_gates_of_no_suite_in_the_ini_file() -> None:
     results = decide_thresholds(report(suite()), gates)
     assert [(one.outcome, one.reason) for one in results] == [
         ("skipped", "no suite 'bolq' ran; did you mean 'boolq'?"),
-        ("skipped", "no suite that ran has 'ter', only 'accuracy', 'brier', 'correct'"),
+        (
+            "skipped",
+            "no suite that ran has 'ter', only 'accuracy', 'brier', 'correct', 'cost', 'seconds', 'num_tokens', "
+            "'num_prompt_tokens'",
+        ),
     ]
     assert {one.outcome for one in decide_thresholds(report(suite()), gates, require=True)} == {"failed"}
     assert [one.reason for one in decide_thresholds(report(), asked("accuracy > 0", "s: accuracy > 0"))] == [

@@ -116,11 +116,46 @@ def test_non_inferiority(project: pytest.Pytester, workers: list[str]) -> None:
     assert project.runpytest(*workers, *options, "--llm-max-drop=accuracy=0.01", *BASELINE).ret == 1
 
 
-def test_a_margin_of_a_metric_that_no_suite_has(project: pytest.Pytester, workers: list[str]) -> None:
-    options = ["--llm-model=replay:main.jsonl", "--llm-max-drop=acuracy=0.2"]
+@pytest.mark.parametrize(
+    ("margin", "message"),
+    [
+        ("acuracy=0.2", "there is no metric 'acuracy'; did you mean 'accuracy'? *"),
+        ("second=10%", "there is no metric 'second'; did you mean 'seconds'? *"),
+        ("sums: costs=1", "there is no metric 'costs'; did you mean 'cost'? *"),
+        ("sumz: accuracy=0.2", "there is no suite 'sumz'; did you mean 'sums'?"),
+        ("sums@polite: accuracy=0.2", "suite 'sums' has no variants"),
+    ],
+)
+def test_a_margin_of_what_no_suite_has_is_refused_before_a_sample_runs(
+    project: pytest.Pytester, workers: list[str], margin: str, message: str
+) -> None:
+    options = ["--llm-model=replay:main.jsonl", f"--llm-max-drop={margin}"]
     result = project.runpytest(*workers, *options, *BASELINE)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: --llm-max-drop '{margin}': {message}"])
+    assert "passed" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("selecting", ["--llm-shard=1/2", "sums.yaml::q1", "--ignore=other.yaml"])
+def test_a_margin_of_a_suite_that_may_not_have_been_collected_is_decided_at_the_end(
+    project: pytest.Pytester, workers: list[str], selecting: str
+) -> None:
+    options = ["--llm-model=replay:main.jsonl", "--llm-max-drop=other: accuracy=0.2"]
+    result = project.runpytest(*workers, *options, *BASELINE[:-1], selecting)
+    assert result.ret in (0, 1)
+    assert "max drop other: accuracy=0.2: there is no suite 'other', only 'sums'" in " ".join(
+        result.stdout.str().split()
+    )
+
+
+def test_a_margin_may_name_a_suite_of_the_baseline_that_does_not_run(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    project.makefile(".yaml", other=suite(name="other"))
+    options = ["--llm-model=replay:main.jsonl", "--llm-max-drop=sums: accuracy=0.2"]
+    result = project.runpytest(*workers, *options, *BASELINE[:-1], "other.yaml")
     assert result.ret == 1
-    assert "accuracy" in result.stdout.str().partition("acuracy")[2]
+    assert "there is no suite" not in result.stdout.str()
 
 
 def test_a_changed_prompt_is_refused(project: pytest.Pytester, workers: list[str]) -> None:

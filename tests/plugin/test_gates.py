@@ -201,6 +201,9 @@ def test_gates_of_the_ini_file_add_to_the_command_lines(sums: pytest.Pytester, w
     [
         ("sumz: accuracy >= 0.1", "no suite 'sumz' was collected; did you mean 'sums'?"),
         ("bleu >= 0.5", "no suite has 'bleu', only 'accuracy', *"),
+        ("sum(costs) <= 5", "no suite has 'costs'; did you mean 'cost'?"),
+        ("p95(second) <= 5", "no suite has 'second'; did you mean 'seconds'?"),
+        ("category.west.num_token <= 5", "no suite has 'category.west.num_token': * did you mean 'num_tokens'?*"),
         ("category.est.accuracy > 0.5", "no suite has 'category.est.accuracy': * did you mean 'west'?*"),
     ],
 )

@@ -124,7 +124,7 @@ REFUSED_BY_THE_SCORER = {
     "a metric": (
         HEAD + ONE + "gates:\n- accuracy >= 0.6\n- acuracy >= 0.6\n",
         "6: gates.1: 'acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? "
-        "There is accuracy, no_answer",
+        "There is accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens",
     ),
     "a category": (
         BY_PART + "gates: [category.yz.accuracy >= 0.6]\n",
@@ -187,7 +187,7 @@ def test_gates_of_llm_set(load: Load) -> None:
         check(load(text, {}, "s: gates.0=acuracy >= 0.7"))
     assert str(caught.value) == (
         "s.yaml: --llm-set 's: gates.0=acuracy >= 0.7': gates.0: 'acuracy >= 0.7': there is no metric 'acuracy'; did "
-        "you mean 'accuracy'? There is accuracy, no_answer"
+        "you mean 'accuracy'? There is accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens"
     )
     with pytest.raises(SuiteError) as caught:
         load(text, {}, "s: gates.0=acuracy")
@@ -344,7 +344,12 @@ def test_gates_for_every_suite_that_one_has(text: str) -> None:
     ("text", "message"),
     [
         ("acuracy > 0.9", "no suite has 'acuracy'; did you mean 'accuracy'?"),
-        ("*: ci_low(ter) < 9", "no suite has 'ter', only 'accuracy', 'brier', 'flexible.accuracy'"),
+        (
+            "*: ci_low(ter) < 9",
+            "no suite has 'ter', only 'accuracy', 'brier', 'flexible.accuracy', 'cost', 'seconds', 'num_tokens', "
+            "'num_prompt_tokens'",
+        ),
+        ("sum(costs) <= 5", "no suite has 'costs'; did you mean 'cost'?"),
         (
             "category.wets.brier > 0",
             "no suite has 'category.wets.brier': there is no category 'wets'; did you mean 'west'? There is west, "
