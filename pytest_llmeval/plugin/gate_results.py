@@ -141,6 +141,10 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
             starts = manager.subset_hook_caller("pytest_runtest_logstart", remove_plugins=[terminal])
     collected = session.testscollected
     session.testscollected += len(results)  # or the terminal's progress passes 100%
+    if hasattr(terminal, "tests_count"):  # so does that of pytest-sugar
+        terminal.tests_count += len(results)
+    # Where VS Code's adapter looks up the file of a test that it is told of.
+    paths = getattr(manager.get_plugin("vscode_pytest"), "map_id_to_path", None)
     option = session.config.option
     max_failures, option.maxfail = option.maxfail, 0  # -x stops tests that follow a failure, and none follow
     is_listed = sum(result.outcome == "failed" for result in results) <= MAX_FAILED
@@ -149,6 +153,8 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
     try:
         for result in results:
             nodeid = gate_nodeid(result, nodes)
+            if paths is not None:
+                paths[nodeid] = session.config.rootpath / split_file(nodeid)[0]
             title = printable(gate_name(result, nodes, separator=": "))
             location = (split_file(nodeid)[0], None if result.line is None else result.line - 1, title)
             starts(nodeid=nodeid, location=location)

@@ -1,4 +1,4 @@
-"""Two places where samples do not fit what pytest or another plugin takes for granted of a test.
+"""Places where samples and gates do not fit what pytest or another plugin takes for granted of a test.
 
 ``--lf``: pytest takes the text before the first ``::`` of a node id that it remembers for the file. That is no file if
 a folder has two colons in its name, and if a suite is run by its name (``gsm8k::17``). Once pytest has met a file with
@@ -6,20 +6,24 @@ a failure it would skip such a suite, and in such a folder it would know none of
 
 pytest-timeout starts its timer before the fixtures of a test are set up. The first sample would be out of time while
 its model loads, and as pytest keeps what a session's fixture has raised, every other sample would fail with it.
+
+A gate is no item, although its node id looks like that of one: pytest would find no test for it on the command line,
+and VS Code shows results of tests alone that were collected.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.roles import MODEL_FIXTURES
-from pytest_llmeval.text.names import split_file
+from pytest_llmeval.text.names import escape_text, split_file
 
-__all__ = ["LoadingTime", "remember_failed", "rerun_misread"]
+__all__ = ["GatesInVSCode", "LoadingTime", "name_suites_of_gates", "remember_failed", "rerun_misread"]
 
 
 _SKIPS = "lfplugin-collskip"
@@ -165,3 +169,38 @@ class LoadingTime:
             return (yield)
         finally:
             self._hook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
+def name_suites_of_gates(config: pytest.Config) -> None:
+    """Put the suite in place of each gate that the command line names, and of what it names inside this suite."""
+    suites = [argument.partition("::gate[")[0] for argument in config.args if "::gate[" in argument]
+    if suites:
+        within = tuple(f"{suite}::" for suite in suites)
+        config.args[:] = dict.fromkeys([*(one for one in config.args if not one.startswith(within)), *suites])
+
+
+class _GateNode(pytest.Item):
+    """A gate in the tree of an editor. It is never run: gates are decided when all tests have run."""
+
+    line: int | None
+
+    def runtest(self) -> None:
+        raise NotImplementedError
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None if self.line is None else self.line - 1, self.name
+
+
+class GatesInVSCode:
+    """Adds the gates of suites to the tests that VS Code's adapter finds when it collects tests, and runs none."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        from pytest_llmeval.plugin.sample_item import SampleItem
+
+        levels = {id(item.parent): item for item in session.items if isinstance(item, SampleItem)}
+        for item in levels.values():
+            for rule, line in item.file.info.gates.items():
+                gate: _GateNode = _GateNode.from_parent(item.parent, name=f"gate[{escape_text(rule)}]")
+                gate.line = line
+                session.items.append(gate)

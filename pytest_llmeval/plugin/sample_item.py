@@ -105,8 +105,10 @@ def _test_function(fixtures: tuple[str, ...]) -> Callable[..., None]:
 
     def sample() -> None: ...
 
+    # Below a class pytest takes the first argument for ``self``, unless one is positional only.
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    sample.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in fixtures])  # type: ignore[attr-defined]
+    sample.__signature__ = inspect.Signature([own, *(inspect.Parameter(name, kind) for name in fixtures)])  # type: ignore[attr-defined]
     return sample
 
 

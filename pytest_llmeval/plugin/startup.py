@@ -137,6 +137,14 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
         from pytest_llmeval.plugin.other_plugins import rerun_misread
 
         rerun_misread(config)
+    if any("::gate[" in argument for argument in config.args):
+        from pytest_llmeval.plugin.other_plugins import name_suites_of_gates
+
+        name_suites_of_gates(config)
+    if config.option.collectonly and manager.hasplugin("vscode_pytest"):
+        from pytest_llmeval.plugin.other_plugins import GatesInVSCode
+
+        manager.register(GatesInVSCode(), "llmeval-gates-in-vscode")
     if settings.strict:
         from pytest_llmeval.plugin.recording import Strict
 

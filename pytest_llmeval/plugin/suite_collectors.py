@@ -333,7 +333,13 @@ class SuiteFile(SuiteNode, pytest.Module):
         return load_suite(self.path, overrides=overrides, shown_path=relative_path(self.path), scorers=scorers)
 
 
-class BenchmarkSuite(SuiteNode):
+class _Level(pytest.Class):
+    """A level between a file and its samples. It is a ``Class``, as editors show no other level of pytest's tree."""
+
+    obj = None
+
+
+class BenchmarkSuite(SuiteNode, pytest.Class):
     """A suite that a class in a Python file makes."""
 
     kind: type[Benchmark]
@@ -342,7 +348,7 @@ class BenchmarkSuite(SuiteNode):
     def of(cls, parent: pytest.Collector, kind: type[Benchmark]) -> BenchmarkSuite:
         """Return the suite of the class ``kind``, which stands in the module ``parent``."""
         suite: BenchmarkSuite = cls.from_parent(parent, name=kind.__name__)
-        suite.kind = kind
+        suite.kind = suite.obj = kind
         suite.own_markers.extend(_marks_of(kind))
         suite.keywords.update((mark.name, mark) for mark in suite.own_markers)
         return suite
@@ -379,7 +385,7 @@ def _marks_of(kind: type) -> list[pytest.Mark]:
     return [getattr(mark, "mark", mark) for mark in marks]
 
 
-class SuiteVariant(SuiteNode):
+class SuiteVariant(SuiteNode, _Level):
     """A variant of a suite: the level between the suite and its samples, unless several models are given."""
 
     @classmethod
@@ -404,7 +410,7 @@ def _variant_error(suite: Suite, variant: Variant, message: str) -> SuiteError:
     return suite.error(f"{variant.overrides[0].where}: {message}")
 
 
-class SuiteModel(pytest.Collector):
+class SuiteModel(_Level):
     """One model's samples of a suite: the level below the suite if several models are given.
 
     ``sources`` are the suite, or its variants.
