@@ -141,7 +141,7 @@ def log_gates(session: pytest.Session, results: Sequence[GateResult], nodes: dic
             starts = manager.subset_hook_caller("pytest_runtest_logstart", remove_plugins=[terminal])
     collected = session.testscollected
     session.testscollected += len(results)  # or the terminal's progress passes 100%
-    if hasattr(terminal, "tests_count"):  # so does that of pytest-sugar
+    if terminal is not None and hasattr(terminal, "tests_count"):  # so does that of pytest-sugar
         terminal.tests_count += len(results)
     # Where VS Code's adapter looks up the file of a test that it is told of.
     paths = getattr(manager.get_plugin("vscode_pytest"), "map_id_to_path", None)

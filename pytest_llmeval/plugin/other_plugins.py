@@ -198,9 +198,10 @@ class GatesInVSCode:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         from pytest_llmeval.plugin.sample_item import SampleItem
 
-        levels = {id(item.parent): item for item in session.items if isinstance(item, SampleItem)}
-        for item in levels.values():
-            for rule, line in item.file.info.gates.items():
-                gate: _GateNode = _GateNode.from_parent(item.parent, name=f"gate[{escape_text(rule)}]")
+        levels = {item.parent: item.file.info for item in session.items if isinstance(item, SampleItem)}
+        for level, info in levels.items():
+            assert level is not None  # only the session has no parent
+            for rule, line in info.gates.items():
+                gate: _GateNode = _GateNode.from_parent(level, name=f"gate[{escape_text(rule)}]")
                 gate.line = line
                 session.items.append(gate)

@@ -259,7 +259,7 @@ def test_the_adapter_of_vs_code_says_what_its_double_says(project: pytest.Pytest
 
     tree = tree_of(found["tests"])
     double = discovered(project, *TWO_MODELS).tree
-    double["suites"]["test_a.py"]["TestPlain"]["test_number"] = {  # type: ignore[index, call-overload]
+    double["suites"]["test_a.py"]["TestPlain"]["test_number"] = {  # type: ignore[index]
         "[1]": str(project.path / "suites/test_a.py::TestPlain::test_number[1]")
     }
     assert tree == double
