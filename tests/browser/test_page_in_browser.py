@@ -184,6 +184,21 @@ def test_figures_are_there_with_a_text_for_those_who_cannot_see_them(path: Path,
         assert named, figure.evaluate("svg => svg.outerHTML.slice(0, 300)")
 
 
+def test_figures_stand_beside_their_tables(path: Path, open_report: Opener) -> None:
+    pytest.importorskip("matplotlib", reason="figures need matplotlib")
+    page = open_report(path)
+    pairs = page.locator("#calibration .pairs > div")
+    expect(pairs).to_have_count(2)
+    for place, what in enumerate(("reliability", "risk and coverage")):
+        expect(pairs.nth(place).locator("figcaption")).to_contain_text("of capitals")
+        expect(pairs.nth(place).locator("summary").first).to_have_text(f"capitals (small-model): {what}")
+    tops = [box["y"] for place in range(2) if (box := pairs.nth(place).bounding_box()) is not None]
+    assert tops[0] == tops[1]
+    for section in ("changes", "price"):
+        assert page.locator(f"#{section} figure").count()
+        assert page.locator(f"#{section} table").count()
+
+
 def test_first_rows(path: Path, report: Report, open_report: Opener) -> None:
     page = open_report(path)
     expect(page.locator("#rows tbody tr")).to_have_count(100)

@@ -70,6 +70,7 @@ def _risk(shown: Shown, suite_name: str, found: Sequence[tuple[SuiteReport, Risk
         description="Share of wrong answers among the samples that the model is most sure of, over their share of "
         f"all samples. {listed(texts)}.",
         figure=figure,
+        suite=suite_name,
     )
 
 
@@ -261,6 +262,7 @@ def _draw_diagrams(shown: Shown, suite_name: str, members: Sequence[SuiteReport]
         title=f"Reliability of {label(suite_name)}{more}",
         description=f"Accuracy by the model's confidence; on the diagonal, both are equal{more}. {listed(texts)}.",
         figure=figure,
+        suite=suite_name,
     )
 
 

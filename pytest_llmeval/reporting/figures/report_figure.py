@@ -57,7 +57,7 @@ class ReportFigure:
     ``name`` is unique in its report, made of ``a-z``, ``0-9`` and ``-``, and safe as a file's name. ``title`` stands
     above the figure in a file, and in the caption of a page. ``description`` is the alternative text: it says in one or
     two sentences what the figure shows, with the main numbers. Both are plain text, which a page has to escape.
-    ``num_suites`` are compared by price.
+    ``num_suites`` are compared by price. ``suite`` is the only one that a figure is about.
     """
 
     kind: str
@@ -66,6 +66,7 @@ class ReportFigure:
     description: str
     figure: Figure
     num_suites: int = 1
+    suite: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,11 @@ def test_figures_are_in_the_page(tmp_path: Path) -> None:
     page = page_of(of_suites("a", "</script><b>"), tmp_path)
     titles = [one.text for one in page.all("figcaption")]
     assert titles == [
-        f"{what} of {name}" for what in ("Reliability", "Risk and coverage") for name in ("a", "</script><b>")
+        f"{what} of {name}" for name in ("a", "</script><b>") for what in ("Reliability", "Risk and coverage")
+    ]
+    in_order = [one.text for one in page.elements if one.tag in ("figcaption", "summary")]
+    assert in_order[: in_order.index("Reliability of </script><b>")][-4:] == [
+        *("Reliability of a", "a: reliability", "Risk and coverage of a", "a: risk and coverage")
     ]
     drawings = [one for one in page.all("svg") if one.attributes.get("class") != "bar"]
     assert len(drawings) == 4

@@ -27,6 +27,7 @@ from pytest_llmeval.reporting.report.report import (
     VariantComparison,
 )
 from pytest_llmeval.reporting.report.summaries import risk_curves
+from pytest_llmeval.reporting.tables.comparisons import comparison_tables
 from pytest_llmeval.reporting.tables.suites import average_texts
 from pytest_llmeval.reporting.writers.html import tables
 from pytest_llmeval.reporting.writers.html.page import headline, problem_texts
@@ -285,8 +286,8 @@ def test_models_against_the_first() -> None:
         compared({"accuracy": difference(6, 2, n=1200, second=0.64, difference=0.03)}, second="third"),
         compared({"brier": difference(None, None, kind="mean", ci_low=None, second=0.11)}, suite="capitals"),
     )
-    found = by_title(change_tables(report(comparisons=comparisons), TWO))
-    assert cells(found["Against one"]) == [
+    ((found, meaning),) = comparison_tables(comparisons, TWO)
+    assert [[*found.headers], *found.rows] == [
         ["suite", "metric", "n", "one", "two", "third"],
         [
             *("sums", "accuracy", "1310", "0.610"),
@@ -295,7 +296,8 @@ def test_models_against_the_first() -> None:
         ],
         ["capitals", "brier", "1310", "0.610", "0.110 (-0.030)", ""],
     ]
-    assert found["Against one"].align == ["left", "left", "right", "right", "value", "value"]
+    assert found.align == ["left", "left", "right", "value", "value", "value"]
+    assert meaning == "value (difference [95% interval], samples gained and lost)"
 
 
 def test_flips_are_counted_and_tested() -> None:
@@ -433,7 +435,7 @@ def test_nothing_was_compared() -> None:
     assert not movers.further
     assert not movers.num_left_out
     only_means = compared({"f1": difference(None, None, kind="mean")})
-    assert [*by_title(change_tables(report(comparisons=(only_means,)), TWO))] == ["Against one"]
+    assert not [*change_tables(report(comparisons=(only_means,)), TWO)]
 
 
 def moved(num_worse: int, num_better: int, num_same: int = 5) -> FlippedSamples:

@@ -88,7 +88,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
         averages=list(map(printable, average_texts(report, names))),
         changes=list(tables.change_tables(report, names)),
         flipped=tables.flipped_tables(report, names),
-        calibration=list(tables.calibration_tables(report, names, risks.curves())),
+        calibration=list(_calibration(report, figures, list(tables.calibration_tables(report, names, risks.curves())))),
         price=list(tables.price_tables(report, names)),
         problems=list(problem_texts(report)),
         unscored=tables.unscored_table(reasons),
@@ -115,7 +115,7 @@ def _figures(report: Report) -> tuple[Mapping[str, Sequence[_Drawn]], str | None
         from pytest_llmeval.reporting.figures.image_files import svg_text  # needs matplotlib
 
         try:
-            shown = _Drawn(figure.title, svg_text(figure), figure.num_suites)
+            shown = _Drawn(figure.title, svg_text(figure), figure.num_suites, figure.suite)
         except Exception as error:  # matplotlib draws some parts late
             figures.note_failure(figure.name, error)
             continue
@@ -134,6 +134,19 @@ class _Drawn:
     title: str
     svg: str
     num_suites: int
+    suite: str | None = None
+
+
+def _calibration(
+    report: Report, figures: Mapping[str, Sequence[_Drawn]], shown: Sequence[tables.PageTable]
+) -> Iterator[tuple[Sequence[_Drawn], Sequence[tables.PageTable]]]:
+    """Yield the figures of each suite with the tables that stand beside them."""
+    for suite in report.suite_names:
+        for kind in ("reliability", "risk-coverage"):
+            own = [figure for figure in figures.get(kind, ()) if figure.suite == suite]
+            numbers = [table for table in shown if table.beside == (kind, suite)]
+            if own or numbers:
+                yield own, numbers
 
 
 def _fold_single_prices(drawn: dict[str, list[_Drawn]]) -> None:

@@ -19,7 +19,6 @@ from pytest_llmeval.reporting.tables.comparisons import (
     Flipped,
     as_comparison,
     compared_flips,
-    comparison_tables,
     flipped_heading,
     flipped_table,
     gate_flips,
@@ -77,7 +76,8 @@ class PageTable(Table):
     """A table of a page.
 
     ``tones`` are those of rows: ``bad``, ``good``. A table that ``is_folded`` is shown when it is asked for. ``links``
-    are the addresses that a column's cells lead to, by the column's number; empty if a cell leads nowhere.
+    are the addresses that a column's cells lead to, by the column's number; empty if a cell leads nowhere. ``beside``
+    are the kind and the suite of the figure that shows the same.
     """
 
     title: str
@@ -85,6 +85,7 @@ class PageTable(Table):
     tones: Sequence[str] = ()
     is_folded: bool = False
     links: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    beside: tuple[str, str] | None = None
 
     @classmethod
     def of(cls, table: Table, title: str, **more: Any) -> PageTable:
@@ -127,6 +128,7 @@ def calibration_tables(
                 align=["left", *["right"] * 4],
                 notes=[] if value is None else [f"expected calibration error {number(value)}"],
                 is_folded=True,
+                beside=("reliability", suite.info.name),
             )
         if (curve := curves.get(id(suite))) is not None:
             points = points_with_intervals(suite, curve) or risks_at(curve)
@@ -137,6 +139,7 @@ def calibration_tables(
                 align=["right", "right", "right", "value"],
                 notes=[f"area under the curve (AURC) {number(curve.aurc)}, n {curve.n:,}"],
                 is_folded=True,
+                beside=("risk-coverage", suite.info.name),
             )
 
 
@@ -265,15 +268,15 @@ def _as_cell(value: JSON) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-_MAX_FLIPPED, _MAX_CHANGES_OPEN = 40, 30
+_MAX_FLIPPED, _MAX_CHANGES_OPEN = 40, 15
 
 
 def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTable]:
-    """Yield suites against the baseline, models and variants against the first ones, and how many samples changed in
-    each metric, with its paired test.
+    """Yield suites against the baseline, variants against the first ones, and how many samples changed in each metric,
+    with its paired test.
     """
     yield from _baseline_tables(report, names)
-    for table, meaning in (*comparison_tables(report.comparisons, names), *variant_tables(report.variants, names)):
+    for table, meaning in variant_tables(report.variants, names):
         table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first has no intervals
         note = f"Over the samples that both scored: {meaning}."
         yield PageTable.of(table, f"Against {table.headers[3]}", notes=[note])
