@@ -327,6 +327,18 @@ OPTIONS: tuple[Option, ...] = (
         help="Let tasks of the installed lm_eval package run the Python functions (!function) that they name.",
     ),
     Option(
+        name="allow_code",
+        kind="flag",
+        help="Let suites with score: code run the code that the model writes, in the sandbox of --llm-sandbox.",
+    ),
+    Option(
+        name="sandbox",
+        metavar="KIND",
+        parse=_one_of("auto", "bubblewrap", "docker", "none"),
+        help="Where code of replies runs: auto (the default: bubblewrap, else docker), bubblewrap, docker (or podman), "
+        "or none (with limits of time and memory only).",
+    ),
+    Option(
         name="limit",
         metavar="N",
         parse=_limit,

@@ -28,7 +28,7 @@ from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_
 from pytest_llmeval.inference.batcher import Models, are_same
 from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path, is_first_run, newest_baseline
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
-from pytest_llmeval.plugin.process_roles import warn_once_of_suite
+from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import ReportPrompts, settings_key, was_given
 from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
@@ -228,6 +228,7 @@ class SuiteNode(PlainFailures):
         for warning in self.evaluation.warnings():
             self._warn(warning)
         self._tell_of_replaced()
+        self._allow_code(suite)
         self._set_responses(suite)
         check_replies(self, suite.name, lambda: self.samples_asked)
         check_abilities(self, self.evaluation)
@@ -236,6 +237,24 @@ class SuiteNode(PlainFailures):
             self._warn(message)
         # Now, as any hook after this can leave out samples.
         self.config.stash.setdefault(collected_suites_key, {})[suite.name] = self.info
+
+    def _allow_code(self, suite: Suite) -> None:
+        """Let the suite's scorer run code, and say in ``info`` where. Raises ``SuiteError`` if that is not allowed."""
+        settings = self.config.stash[settings_key]
+        if not any(one.runs_code for one, _ in suite.spec.score.each()) or not runs_tests(self.config):
+            return
+        from pytest_llmeval.scoring.sandbox.launch import SandboxError, allow_code
+
+        if not settings.allow_code:
+            message = "runs code that the model writes: allow that with --llm-allow-code"
+            raise suite.error(message, keys=("score",))
+        try:
+            kind = allow_code(settings.sandbox).kind
+        except SandboxError as error:
+            raise OptionError(f"--llm-sandbox {settings.sandbox}: {error}") from None
+        self.info = replace(self.info, settings={**self.info.settings, "sandbox": kind})
+        if kind == "none":
+            self._warn("code of replies runs without a sandbox (--llm-sandbox none): it can do what you can do")
 
     def _tell_of_replaced(self) -> None:
         """Warn of a model that the command line gives a role and that will not be asked."""

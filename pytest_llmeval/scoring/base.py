@@ -72,6 +72,9 @@ class ScorerSettings(Spec):
     needs_reply: ClassVar[bool] = True
     """True if a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
 
+    runs_code: ClassVar[bool] = False
+    """True if replies are run as programs, which ``--llm-allow-code`` has to allow."""
+
     @property
     def optional_columns(self) -> tuple[str, ...]:
         """Return the columns that the scorer reads and that a row need not have: a missing one is read as null."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -239,7 +240,8 @@ def count_texts(suite: SuiteReport) -> Iterator[str]:
         counts["unscored"] = summary.num_unscored
     if suite.num_skipped:
         counts["skipped"] = suite.num_skipped
-    counts = {name: count for name, count in counts.items() if count or not name.endswith("ties")}
+    is_rare = re.compile(r"(?:.*\.)?(?:ties|failed .*)")
+    counts = {name: count for name, count in counts.items() if count or not is_rare.fullmatch(name)}
     if "yes predicted" not in counts:  # one of the counts of yes_no; elsewhere worth a word only if there are any
         counts = {name: count for name, count in counts.items() if count or not name.endswith("no answer")}
     clusters = {(metric.n, metric.num_clusters) for metric in summary.metrics.values() if metric.num_clusters}

@@ -192,6 +192,17 @@ _DEFINITIONS = (
     MetricDefinition("yes_predicted", "count", None, "Samples that were answered yes."),
     MetricDefinition("no_predicted", "count", None, "Samples that were answered no."),
     MetricDefinition("ties", "count", None, "Samples in which the likeliest options are equally likely."),
+    *(
+        MetricDefinition(f"failed_{problem}", "count", None, f"Replies whose code did not pass the tests: {why}.")
+        for problem, why in (
+            ("syntax", "it is no Python"),
+            ("assertion", "a test found a wrong result"),
+            ("exception", "it raised an exception, or ended its process"),
+            ("time", "it took too much time"),
+            ("memory", "it took too much memory"),
+            ("forbidden", "the sandbox does not allow what it does"),
+        )
+    ),
     MetricDefinition("decided_by_exact", "count", None, "Samples that were decided by the text of the reply."),
     MetricDefinition("decided_by_math", "count", None, "Samples that were decided by mathematics."),
     MetricDefinition("decided_by_judge", "count", None, "Samples that were decided by the judge."),

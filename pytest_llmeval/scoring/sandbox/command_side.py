@@ -1,0 +1,53 @@
+"""Runs a command on files that it is given, in the folder of its sandbox: the main program of that.
+
+Its only line of output has the command's exit code, and the last line that the command wrote to its standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+
+_MAX_LINE = 500
+
+
+def main() -> None:
+    """Write the files and run the command."""
+    given = json.loads(sys.stdin.readline())
+    for name, text in given["files"].items():
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+    seconds = max(1, int(given["timeout_s"] + 0.999))
+    memory = given["memory_mb"] * 1024 * 1024
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        # Not its addresses, of which node and Java reserve many times what they use.
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16 * 1024 * 1024, 16 * 1024 * 1024))
+        if "LLMEVAL_MAX_PROCESSES" in os.environ:
+            most = int(os.environ["LLMEVAL_MAX_PROCESSES"])
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+    try:
+        with open("errors", "w+b") as errors:
+            done = subprocess.run(
+                given["command"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, preexec_fn=limit
+            )
+            size = errors.seek(0, os.SEEK_END)
+            errors.seek(max(0, size - 10_000))
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError as error:
+        sys.exit(f"{given['command'][0]}: {error.strerror}")
+    shown = [line for line in lines if re.match(r"\s*[\w.]*Error\b", line)] or lines[-1:]
+    sys.stdout.write(json.dumps([done.returncode, shown[0].strip()[:_MAX_LINE] if shown else ""]) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Programs and the verdicts of tests on them, with and without a sandbox around."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from pytest_llmeval.errors import ModelError
+from pytest_llmeval.scorers.code import CodeScorer, CodeSettings, code_of
+from pytest_llmeval.scoring.sandbox import launch
+from pytest_llmeval.scoring.sandbox.launch import Sandbox, find_sandbox
+from pytest_llmeval.scoring.sandbox.verdict import Limits, Verdict, judge, judge_by_command
+from pytest_llmeval.types import GenerateResponse, Sample
+from tests.scoring.code.hostile import HARMFUL, HOSTILE, RIGHT, TESTS
+
+LIMITS = Limits(timeout_s=5, memory_mb=512)
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+
+
+@pytest.fixture(params=["none", pytest.param("bubblewrap", marks=[needs_bubblewrap, pytest.mark.slow])])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    return find_sandbox(request.param)
+
+
+def verdict(sandbox: Sandbox, program: str, tests: str, setup: str = "", entry_points: tuple[str, ...] = ()) -> Verdict:
+    return judge(sandbox, program, setup=setup, tests=tests, entry_points=entry_points, limits=LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        (RIGHT, TESTS),
+        ("def f(*a, **k):\n    return a, k\n", "assert f(1, [2], b=3) == ((1, [2]), {'b': 3})"),
+        ("def f():\n    return [1.5, {'a': {1, 2}}, (None, True), b'x']\n",
+         "assert f() == [1.5, {'a': {2, 1}}, (None, True), b'x']"),
+        ("def f(x):\n    raise ValueError('no')\n",
+         "try:\n    f(1)\nexcept ValueError as e:\n    assert str(e) == 'no'\nelse:\n    raise AssertionError"),
+        ("class Node:\n    def __init__(self, v): self.v = v\n    def twice(self):\n        return self.v * 2\n",
+         "n = Node(3)\nassert n.v == 3\nn.v = 4\nassert n.twice() == 8\nassert Node(n).v.v == 4"),
+        ("def f(kind, values):\n    return [v for v in values if isinstance(v, kind)]\n",
+         "assert f(int, [1, 'a']) == [1]"),
+        ("def f(n):\n    yield from range(n)\n", "assert list(f(3)) == [0, 1, 2]"),
+        ("import math\nPI = math.pi\n", "import math\nassert PI == math.pi"),
+        ("def outer():\n    def inner(x):\n        return x + 1\n    return inner\n", "assert outer()(1) == 2"),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(3)\n",
+         "assert f().x == 3"),
+        ("print('hello')\nif __name__ == '__main__':\n    raise SystemExit\ndef f():\n    return input\n",
+         "assert f() is not None"),
+    ],
+)  # fmt: skip
+def test_right_programs(sandbox: Sandbox, program: str, tests: str) -> None:
+    assert verdict(sandbox, program, tests) == Verdict(None)
+
+
+@pytest.mark.parametrize(
+    ("program", "tests", "problem", "detail"),
+    [
+        ("def f(:\n", "f()", "syntax", "SyntaxError: invalid syntax (reply.py, line 1)"),
+        ("def f():\n    return 1\n",
+         "x = 1\nassert f() == 2, 'two'", "assertion", "AssertionError: two (line 2 of the tests)"),
+        ("def f():\n    return {}['a']\n", "f()", "exception", "KeyError: \"'a'\" (line 1 of the tests)"),
+        ("raise RuntimeError('at load')\n", "f()", "exception", "RuntimeError: at load"),
+        ("import nothing_of_this_name\n",
+         "f()", "exception", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("def f():\n    return bytearray(10 ** 12)\n", "f()", "memory", "MemoryError (line 1 of the tests)"),
+        ("import os\ndef f():\n    os._exit(3)\n", "f()", "exception", "it ended its process (exit code 3)"),
+        ("def f():\n    return 'x' * 20_000_000\n", "f()", "memory", "a value of more than 16 MB"),
+        ("class A:\n    pass\n", "assert A() == A()", "assertion", "AssertionError (line 1 of the tests)"),
+        ("class A:\n    pass\n",
+         "assert A()", "exception", "TypeError: the program returned an object of a class of its own*"),
+        ("def f(g):\n    return g()\n",
+         "f(lambda: 1)", "exception", "TypeError: the tests give the program a function*"),
+        ("def f():\n    pass\n", "g(", "exception", "SyntaxError: '(' was never closed (tests.py, line 1)"),
+    ],
+)  # fmt: skip
+def test_wrong_programs(sandbox: Sandbox, program: str, tests: str, problem: str, detail: str) -> None:
+    found = verdict(sandbox, program, tests)
+    assert found.problem == problem
+    assert found.detail == detail or (detail.endswith("*") and found.detail.startswith(detail[:-1]))
+
+
+def test_time_is_bounded(sandbox: Sandbox) -> None:
+    limits = Limits(timeout_s=0.5, memory_mb=512)
+    found = judge(
+        sandbox, "def f():\n    while True:\n        pass\n", setup="", tests="f()", entry_points=(), limits=limits
+    )
+    assert found == Verdict("time", "it took longer than 0.5 s")
+
+
+def test_a_helper_of_the_prompt_is_not_the_programs(sandbox: Sandbox) -> None:
+    """What the setup defines stays its own, also where the program defines it again, but for the entry point."""
+    setup = "def square(x):\n    return x * x\ndef root(x):\n    '''Return the root.'''\n"
+    tests = "assert square(root(9)) == 9"
+    assert verdict(sandbox, f"{setup}    return x ** 0.5\n", tests, setup, ("root",)).problem is None
+    cheat = f"{setup}    return 0\ndef square(x):\n    return 9\n"
+    assert verdict(sandbox, cheat, tests, setup, ("root",)).problem == "assertion"
+
+
+def test_a_program_may_define_what_python_defines(sandbox: Sandbox) -> None:
+    """Only where the solution does so, too: else a program could say what ``all`` and ``set`` are."""
+    program = "def sum(a, b):\n    return a + b\n"
+    assert verdict(sandbox, program, "assert sum(1, 2) == 3", entry_points=("sum",)).problem is None
+    assert verdict(sandbox, program, "assert sum([1, 2]) == 3").problem is None
+
+
+def test_nothing_stays_between_two_programs(sandbox: Sandbox) -> None:
+    program = "import os\nopen('left', 'w').close()\ndef f():\n    return sorted(os.listdir('.'))\n"
+    for _ in range(2):
+        assert verdict(sandbox, program, "assert f() == ['left']") == Verdict(None)
+
+
+SOME = (
+    *("os._exit(0) in a call", "equal object", "print passed", "patched json", "settrace"),
+    *("read the tests by the stack", "write to all descriptors"),
+)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_some_programs_that_want_to_be_called_right(sandbox: Sandbox, name: str) -> None:
+    assert verdict(sandbox, HOSTILE[name], TESTS).problem is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_all_programs_that_want_to_be_called_right(sandbox: Sandbox, name: str) -> None:
+    found = judge(sandbox, HOSTILE[name], setup="", tests=TESTS, entry_points=("double",), limits=Limits(2, 512))
+    assert found.problem is not None
+    assert verdict(sandbox, RIGHT, TESTS) == Verdict(None), "the next program is judged as ever"
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@needs_bubblewrap
+@pytest.mark.parametrize("name", HARMFUL)
+def test_programs_that_only_a_sandbox_keeps_from_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_FOR_TESTS", "secret")
+    found = judge(
+        find_sandbox("bubblewrap"), HARMFUL[name], setup="", tests=TESTS, entry_points=(), limits=Limits(1, 512)
+    )
+    assert found.problem is not None
+    assert "secret" not in found.detail
+
+
+@pytest.fixture
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A shell that runs the tests: every line of ``reply.sh`` is a line of the tests' own process."""
+    if shutil.which("sh") is None:
+        pytest.skip("there is no shell")
+    return ". ./reply.sh\n[ \"$(double 2)\" = 4 ] || { echo 'AssertionError: double 2' >&2; exit 1; }\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("double() { echo $(($1 * 2)); }", Verdict(None)),
+        ("double() { echo $(($1 * 3)); }", Verdict("assertion", "AssertionError: double 2")),
+        ("double() {", Verdict("assertion", "*")),
+        ("exit 3", Verdict("assertion", "exit code 3")),
+        ("exit 0", Verdict(None)),  # as docs/code.md says
+    ],
+)
+def test_another_language_by_a_command(sandbox: Sandbox, script: str, program: str, expected: Verdict) -> None:
+    found = judge_by_command(sandbox, program, script, ["sh", "test.sh"], LIMITS)
+    assert found == expected or (expected.detail == "*" and found.problem == expected.problem)
+
+
+def test_a_command_that_there_is_not(sandbox: Sandbox) -> None:
+    with pytest.raises(OSError, match="no_such_command did not start"):
+        judge_by_command(sandbox, "", "", ["no_such_command", "test.x"], LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("text", "entry_points", "code"),
+    [
+        ("    return 1\n", (), "    return 1\n"),
+        ("Here:\n```python\nx = 1\n```\nDone.", (), "x = 1\n"),
+        ("```\nx = 1\n```", (), "x = 1\n"),
+        ("```python\nx = 1\n", (), "x = 1\n"),
+        ("~~~py\nx = 1\n~~~", (), "x = 1\n"),
+        ("````\n```\nx\n```\n````", (), "```\nx\n```\n"),
+        ("```\npip install x\n```\n```python\ndef f():\n    pass\n```", ("f",), "def f():\n    pass\n"),
+        ("```\na\n```\n```\nb\n```", ("f",), "a\n"),
+        ("```python\nclass Node:\n    pass\n```", ("f", "Node"), "class Node:\n    pass\n"),
+        ("  ```python\n  x = 1\n  ```", (), "  x = 1\n"),
+    ],
+)  # fmt: skip
+def test_the_code_of_a_reply(text: str, entry_points: tuple[str, ...], code: str) -> None:
+    assert code_of(text, entry_points) == code
+
+
+@pytest.fixture
+def scorer(monkeypatch: pytest.MonkeyPatch) -> CodeScorer:
+    monkeypatch.setattr(launch, "_allowed", [find_sandbox("none")])
+    return CodeSettings(timeout_s=5).make()
+
+
+def sample(**variables: object) -> Sample:
+    target = variables.pop("target", None)
+    return Sample(id="1", path="s.jsonl", line=1, target=target, variables=variables)  # type: ignore[arg-type]
+
+
+def test_scores(scorer: CodeScorer) -> None:
+    prepared = scorer.present(
+        sample(tests=["assert f(1) == 2", "assert f(2) == 3"], setup="def f(x):\n", entry_point="f")
+    )
+    right, wrong, none = (
+        scorer.score(prepared, [GenerateResponse(text=text)])
+        for text in ("    return x + 1\n", "    return x\n", " \n")
+    )
+    assert (right.status, right.values["accuracy"], right.details) == ("correct", 1.0, {})
+    assert (wrong.status, wrong.values["failed_assertion"], wrong.values["failed_time"]) == ("wrong", 1.0, 0.0)
+    assert wrong.details == {"problem": "assertion", "detail": "AssertionError (line 1 of the tests)"}
+    assert (none.status, none.no_answer, sum(none.values.values())) == ("wrong", True, 0.0)
+
+
+def test_a_solution_says_what_the_program_defines(scorer: CodeScorer) -> None:
+    prepared = scorer.present(sample(tests="assert sum(1, 2) == 3", target="def sum(a, b):\n    return a + b"))
+    assert scorer.score(prepared, [GenerateResponse(text="def sum(a, b):\n    return a - -b")]).status == "correct"
+
+
+def test_samples_that_cannot_be_judged(scorer: CodeScorer) -> None:
+    for variables, why in (
+        ({}, "has no tests, expected them in the column tests"),
+        ({"tests": " "}, "has no tests"),
+        ({"tests": 5}, "found 5 .* in the column tests, expected text"),
+        ({"tests": ["a", None]}, "in the column tests, expected text or a list of texts"),
+        ({"tests": "f("}, "the column tests is no Python: '.' was never closed .line 1."),
+        ({"tests": "f()", "setup": "x ="}, "the column setup is no Python: invalid syntax .line 1."),
+    ):
+        with pytest.raises(ValueError, match=why):
+            scorer.present(sample(**variables))
+
+
+def test_without_leave_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_allowed", [])
+    scorer = CodeSettings().make()
+    prepared = scorer.present(sample(tests="f()"))
+    with pytest.raises(ModelError, match="--llm-allow-code"):
+        scorer.score(prepared, [GenerateResponse(text="def f():\n    pass")])
