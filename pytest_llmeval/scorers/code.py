@@ -16,7 +16,7 @@ from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, Settings
 from pytest_llmeval.scoring.references import several_or_one, target_texts
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.scoring.sandbox.launch import allowed_sandbox
-from pytest_llmeval.scoring.sandbox.verdict import PROBLEMS, Limits, Verdict, judge, judge_by_command
+from pytest_llmeval.scoring.sandbox.verdict import PROBLEMS, CodeLimits, CodeVerdict, judge, judge_by_command
 from pytest_llmeval.text.wording import describe
 from pytest_llmeval.types import Response, Sample, Score
 
@@ -108,11 +108,11 @@ class CodeScorer(SettingsScorer[CodeSettings]):
         details = {} if verdict.problem is None else {"problem": verdict.problem, "detail": verdict.detail}
         return right_or_wrong(verdict.problem is None, code, values=_values(verdict), details=details)
 
-    def _verdict(self, code: str, setup: str, tests: str, entry_points: Sequence[str]) -> Verdict:
+    def _verdict(self, code: str, setup: str, tests: str, entry_points: Sequence[str]) -> CodeVerdict:
         sandbox = allowed_sandbox()
         if sandbox is None:
             raise ModelError("the reply is code, which runs only where that is allowed: --llm-allow-code")
-        limits = Limits(self.settings.timeout_s, self.settings.memory_mb)
+        limits = CodeLimits(self.settings.timeout_s, self.settings.memory_mb)
         try:
             if self.settings.run is not None:
                 return judge_by_command(sandbox, setup + code, tests, self.settings.run, limits)
@@ -183,5 +183,5 @@ def _lines(sample: Sample, column: str) -> str:
     return "\n".join(lines)
 
 
-def _values(verdict: Verdict | None) -> dict[str, float]:
+def _values(verdict: CodeVerdict | None) -> dict[str, float]:
     return {f"failed_{one}": float(verdict is not None and verdict.problem == one) for one in PROBLEMS}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, TypeAlias
 
-__all__ = ["SANDBOXES", "Sandbox", "SandboxError", "SandboxKind", "allow_code", "allowed_sandbox", "find_sandbox"]
+__all__ = ["SANDBOXES", "CodeSandbox", "SandboxError", "SandboxKind", "allow_code", "allowed_sandbox", "find_sandbox"]
 
 SandboxKind: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
 SANDBOXES: tuple[SandboxKind, ...] = ("auto", "bubblewrap", "docker", "none")
@@ -34,10 +34,9 @@ class SandboxError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sandbox:
-    """A way to start processes apart. ``command`` stands before the command that is to run; ``python`` is Python there.
-
-    ``memory_mb`` is a limit for a whole container.
+class CodeSandbox:
+    """A way to start processes apart: ``command`` stands before the command that is to run, and ``python`` is Python
+    there.
     """
 
     kind: Literal["bubblewrap", "docker", "podman", "none"]
@@ -88,13 +87,13 @@ class Sandbox:
 
 
 @cache
-def find_sandbox(kind: SandboxKind) -> Sandbox:
+def find_sandbox(kind: SandboxKind) -> CodeSandbox:
     """Return the sandbox of this kind, having seen that it starts. Raises ``SandboxError``.
 
     ``auto`` is bubblewrap, else Docker or Podman; never none.
     """
     if kind == "none":
-        return Sandbox("none", python=_python(sys.executable))
+        return CodeSandbox("none", python=_python(sys.executable))
     makers = {"bubblewrap": _bubblewrap, "docker": _docker}
     reasons = []
     for name in makers if kind == "auto" else (kind,):
@@ -105,16 +104,16 @@ def find_sandbox(kind: SandboxKind) -> Sandbox:
     raise SandboxError("; ".join(reasons))
 
 
-_allowed: list[Sandbox] = []
+_allowed: list[CodeSandbox] = []
 
 
-def allow_code(kind: SandboxKind = "auto") -> Sandbox:
+def allow_code(kind: SandboxKind = "auto") -> CodeSandbox:
     """Let code of replies run in this process's sessions, in a sandbox of this kind. Raises ``SandboxError``."""
     _allowed[:] = [find_sandbox(kind)]
     return _allowed[0]
 
 
-def allowed_sandbox() -> Sandbox | None:
+def allowed_sandbox() -> CodeSandbox | None:
     """Return the sandbox in which code may run; None where nobody has allowed that."""
     return _allowed[0] if _allowed else None
 
@@ -124,7 +123,7 @@ def _python(path: str) -> list[str]:
     return [path, "-I", "-S"]
 
 
-def _bubblewrap() -> Sandbox:
+def _bubblewrap() -> CodeSandbox:
     path = shutil.which("bwrap")
     if path is None:
         raise SandboxError("bubblewrap is not installed (the command bwrap; Debian's package bubblewrap)")
@@ -151,12 +150,12 @@ def _bubblewrap() -> Sandbox:
     ]
     command += ["--setenv", "HOME", "/work", "--setenv", "LLMEVAL_MAX_PROCESSES", str(_MAX_PROCESSES), "--"]
     python = os.path.join(prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    sandbox = Sandbox("bubblewrap", command, _python(python))
+    sandbox = CodeSandbox("bubblewrap", command, _python(python))
     _probe(sandbox)
     return sandbox
 
 
-def _docker() -> Sandbox:
+def _docker() -> CodeSandbox:
     name = next((name for name in ("docker", "podman") if shutil.which(name)), None)
     if name is None:
         raise SandboxError("neither docker nor podman is installed")
@@ -165,12 +164,12 @@ def _docker() -> Sandbox:
     command = [name, "run", "--rm", "--interactive", "--network=none", "--read-only", "--cap-drop=ALL"]
     command += ["--security-opt=no-new-privileges", "--user=65534:65534", f"--pids-limit={_MAX_PROCESSES}"]
     command += [f"--tmpfs=/work:rw,size={_FOLDER_BYTES},mode=1777", "--workdir=/work", "--env=HOME=/work", image]
-    sandbox = Sandbox(kind, command, _python("python3"))
+    sandbox = CodeSandbox(kind, command, _python("python3"))
     _probe(sandbox)
     return sandbox
 
 
-def _probe(sandbox: Sandbox) -> None:
+def _probe(sandbox: CodeSandbox) -> None:
     """Raise ``SandboxError`` if the sandbox does not start Python."""
     done: subprocess.CompletedProcess[str] | None = None
     try:

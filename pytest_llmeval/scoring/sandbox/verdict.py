@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias, cast, get_args
 
-from pytest_llmeval.scoring.sandbox.launch import Sandbox
+from pytest_llmeval.scoring.sandbox.launch import CodeSandbox
 
-__all__ = ["PROBLEMS", "Limits", "Problem", "Verdict", "judge", "judge_by_command"]
+__all__ = ["PROBLEMS", "CodeLimits", "CodeVerdict", "Problem", "judge", "judge_by_command"]
 
 Problem: TypeAlias = Literal["syntax", "assertion", "exception", "time", "memory", "forbidden"]
 PROBLEMS: tuple[Problem, ...] = get_args(Problem)
@@ -30,7 +30,7 @@ _KILLED = (-signal.SIGKILL, -signal.SIGXCPU, 128 + signal.SIGKILL, 128 + signal.
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CodeLimits:
     """Seconds of processor time and MiB of memory that a program may take."""
 
     timeout_s: float
@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CodeVerdict:
     """The outcome of the tests: ``problem`` is None if all passed. ``detail`` is a line for a reader."""
 
     problem: Problem | None
@@ -46,8 +46,8 @@ class Verdict:
 
 
 def judge(
-    sandbox: Sandbox, program: str, *, setup: str, tests: str, entry_points: Sequence[str], limits: Limits
-) -> Verdict:
+    sandbox: CodeSandbox, program: str, *, setup: str, tests: str, entry_points: Sequence[str], limits: CodeLimits
+) -> CodeVerdict:
     """Return the verdict of ``tests`` on ``program``.
 
     ``setup`` is code that the tests may use, such as helpers that the prompt defines. A name that the tests use, and
@@ -61,7 +61,7 @@ def judge(
         answer = json.loads(found) if found.startswith(b'{"error"') else {}
         if "error" in answer:
             error = answer["error"]
-            return Verdict(_problem(error.get("kind")), f"{error.get('class')}: {error.get('text')}".strip(": "))
+            return CodeVerdict(_problem(error.get("kind")), f"{error.get('class')}: {error.get('text')}".strip(": "))
         with _process(sandbox, "tests_side", limits) as tests_side:
             line = tests_side.ask({"setup": setup, "tests": tests, "entry_points": list(entry_points)})
             while line is not None and line.startswith(b'{"call"'):
@@ -73,15 +73,17 @@ def judge(
                 return tests_side.verdict_of_its_end()
             given = json.loads(line)
             if given["verdict"] == "passed":
-                return Verdict(None)
-            return Verdict(_problem(given["verdict"]), given.get("text", ""))
+                return CodeVerdict(None)
+            return CodeVerdict(_problem(given["verdict"]), given.get("text", ""))
 
 
 def _problem(name: Any) -> Problem:
     return name if name in PROBLEMS else "exception"
 
 
-def judge_by_command(sandbox: Sandbox, program: str, tests: str, command: Sequence[str], limits: Limits) -> Verdict:
+def judge_by_command(
+    sandbox: CodeSandbox, program: str, tests: str, command: Sequence[str], limits: CodeLimits
+) -> CodeVerdict:
     """Return the verdict of a command that runs tests of another language; exit code 0 is a pass.
 
     The tests are in the file that the command's last word names, the program in ``reply`` with the same suffix. Both
@@ -96,7 +98,7 @@ def judge_by_command(sandbox: Sandbox, program: str, tests: str, command: Sequen
 class _Side:
     """One process in a sandbox. ``is_late`` is set when its time was up."""
 
-    def __init__(self, process: subprocess.Popen[bytes], limits: Limits) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], limits: CodeLimits) -> None:
         self._process = process
         self._limits = limits
         self._to = cast("IO[bytes]", process.stdin)
@@ -119,27 +121,27 @@ class _Side:
         self._is_too_long = len(found) == _MAX_LINE
         return found if found.endswith(b"\n") and not self._is_too_long else None
 
-    def verdict_of_command(self, asked: dict[str, Any]) -> Verdict:
+    def verdict_of_command(self, asked: dict[str, Any]) -> CodeVerdict:
         """Start a command, and return the verdict of its exit code and its last line. Raises ``OSError``."""
         line = self.ask(asked)
         if line is None and not self.is_late.is_set():
             raise OSError(f"{asked['command'][0]} did not start")
         code, text = (-signal.SIGKILL, "") if line is None else json.loads(line)
         if code in _KILLED and self._has_had_time():
-            return Verdict("time", f"it took longer than {self._limits.timeout_s:g} s")
-        return Verdict(None) if code == 0 else Verdict("assertion", text or f"exit code {code}")
+            return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
+        return CodeVerdict(None) if code == 0 else CodeVerdict("assertion", text or f"exit code {code}")
 
-    def verdict_of_its_end(self) -> Verdict:
+    def verdict_of_its_end(self) -> CodeVerdict:
         """Return why the process gives no answer."""
         if self._is_too_long:
-            return Verdict("memory", f"a value of more than {_MAX_LINE // 1_000_000} MB")
+            return CodeVerdict("memory", f"a value of more than {_MAX_LINE // 1_000_000} MB")
         try:
             code = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
-            return Verdict("exception", "the program closed its way to the tests")
+            return CodeVerdict("exception", "the program closed its way to the tests")
         if self.is_late.is_set() or (code in _KILLED and self._has_had_time()):
-            return Verdict("time", f"it took longer than {self._limits.timeout_s:g} s")
-        return Verdict("exception", f"it ended its process (exit code {code})")
+            return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
+        return CodeVerdict("exception", f"it ended its process (exit code {code})")
 
     def _has_had_time(self) -> bool:
         """Tell whether the process may have used up its time, with several threads: the system kills it then."""
@@ -147,7 +149,7 @@ class _Side:
 
 
 @contextmanager
-def _process(sandbox: Sandbox, side: str, limits: Limits) -> Iterator[_Side]:
+def _process(sandbox: CodeSandbox, side: str, limits: CodeLimits) -> Iterator[_Side]:
     with sandbox.started(_code(side)) as process:
         one = _Side(process, limits)
 

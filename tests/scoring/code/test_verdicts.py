@@ -9,21 +9,23 @@ import pytest
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.code import CodeScorer, CodeSettings, code_of
 from pytest_llmeval.scoring.sandbox import launch
-from pytest_llmeval.scoring.sandbox.launch import Sandbox, find_sandbox
-from pytest_llmeval.scoring.sandbox.verdict import Limits, Verdict, judge, judge_by_command
+from pytest_llmeval.scoring.sandbox.launch import CodeSandbox, find_sandbox
+from pytest_llmeval.scoring.sandbox.verdict import CodeLimits, CodeVerdict, judge, judge_by_command
 from pytest_llmeval.types import GenerateResponse, Sample
 from tests.scoring.code.hostile import HARMFUL, HOSTILE, RIGHT, TESTS
 
-LIMITS = Limits(timeout_s=5, memory_mb=512)
+LIMITS = CodeLimits(timeout_s=5, memory_mb=512)
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
 
 
 @pytest.fixture(params=["none", pytest.param("bubblewrap", marks=[needs_bubblewrap, pytest.mark.slow])])
-def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+def sandbox(request: pytest.FixtureRequest) -> CodeSandbox:
     return find_sandbox(request.param)
 
 
-def verdict(sandbox: Sandbox, program: str, tests: str, setup: str = "", entry_points: tuple[str, ...] = ()) -> Verdict:
+def verdict(
+    sandbox: CodeSandbox, program: str, tests: str, setup: str = "", entry_points: tuple[str, ...] = ()
+) -> CodeVerdict:
     return judge(sandbox, program, setup=setup, tests=tests, entry_points=entry_points, limits=LIMITS)
 
 
@@ -49,8 +51,8 @@ def verdict(sandbox: Sandbox, program: str, tests: str, setup: str = "", entry_p
          "assert f() is not None"),
     ],
 )  # fmt: skip
-def test_right_programs(sandbox: Sandbox, program: str, tests: str) -> None:
-    assert verdict(sandbox, program, tests) == Verdict(None)
+def test_right_programs(sandbox: CodeSandbox, program: str, tests: str) -> None:
+    assert verdict(sandbox, program, tests) == CodeVerdict(None)
 
 
 @pytest.mark.parametrize(
@@ -74,21 +76,21 @@ def test_right_programs(sandbox: Sandbox, program: str, tests: str) -> None:
         ("def f():\n    pass\n", "g(", "exception", "SyntaxError: '(' was never closed (tests.py, line 1)"),
     ],
 )  # fmt: skip
-def test_wrong_programs(sandbox: Sandbox, program: str, tests: str, problem: str, detail: str) -> None:
+def test_wrong_programs(sandbox: CodeSandbox, program: str, tests: str, problem: str, detail: str) -> None:
     found = verdict(sandbox, program, tests)
     assert found.problem == problem
     assert found.detail == detail or (detail.endswith("*") and found.detail.startswith(detail[:-1]))
 
 
-def test_time_is_bounded(sandbox: Sandbox) -> None:
-    limits = Limits(timeout_s=0.5, memory_mb=512)
+def test_time_is_bounded(sandbox: CodeSandbox) -> None:
+    limits = CodeLimits(timeout_s=0.5, memory_mb=512)
     found = judge(
         sandbox, "def f():\n    while True:\n        pass\n", setup="", tests="f()", entry_points=(), limits=limits
     )
-    assert found == Verdict("time", "it took longer than 0.5 s")
+    assert found == CodeVerdict("time", "it took longer than 0.5 s")
 
 
-def test_a_helper_of_the_prompt_is_not_the_programs(sandbox: Sandbox) -> None:
+def test_a_helper_of_the_prompt_is_not_the_programs(sandbox: CodeSandbox) -> None:
     """What the setup defines stays its own, also where the program defines it again, but for the entry point."""
     setup = "def square(x):\n    return x * x\ndef root(x):\n    '''Return the root.'''\n"
     tests = "assert square(root(9)) == 9"
@@ -97,17 +99,17 @@ def test_a_helper_of_the_prompt_is_not_the_programs(sandbox: Sandbox) -> None:
     assert verdict(sandbox, cheat, tests, setup, ("root",)).problem == "assertion"
 
 
-def test_a_program_may_define_what_python_defines(sandbox: Sandbox) -> None:
+def test_a_program_may_define_what_python_defines(sandbox: CodeSandbox) -> None:
     """Only where the solution does so, too: else a program could say what ``all`` and ``set`` are."""
     program = "def sum(a, b):\n    return a + b\n"
     assert verdict(sandbox, program, "assert sum(1, 2) == 3", entry_points=("sum",)).problem is None
     assert verdict(sandbox, program, "assert sum([1, 2]) == 3").problem is None
 
 
-def test_nothing_stays_between_two_programs(sandbox: Sandbox) -> None:
+def test_nothing_stays_between_two_programs(sandbox: CodeSandbox) -> None:
     program = "import os\nopen('left', 'w').close()\ndef f():\n    return sorted(os.listdir('.'))\n"
     for _ in range(2):
-        assert verdict(sandbox, program, "assert f() == ['left']") == Verdict(None)
+        assert verdict(sandbox, program, "assert f() == ['left']") == CodeVerdict(None)
 
 
 SOME = (
@@ -117,16 +119,16 @@ SOME = (
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_some_programs_that_want_to_be_called_right(sandbox: Sandbox, name: str) -> None:
+def test_some_programs_that_want_to_be_called_right(sandbox: CodeSandbox, name: str) -> None:
     assert verdict(sandbox, HOSTILE[name], TESTS).problem is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
-def test_all_programs_that_want_to_be_called_right(sandbox: Sandbox, name: str) -> None:
-    found = judge(sandbox, HOSTILE[name], setup="", tests=TESTS, entry_points=("double",), limits=Limits(2, 512))
+def test_all_programs_that_want_to_be_called_right(sandbox: CodeSandbox, name: str) -> None:
+    found = judge(sandbox, HOSTILE[name], setup="", tests=TESTS, entry_points=("double",), limits=CodeLimits(2, 512))
     assert found.problem is not None
-    assert verdict(sandbox, RIGHT, TESTS) == Verdict(None), "the next program is judged as ever"
+    assert verdict(sandbox, RIGHT, TESTS) == CodeVerdict(None), "the next program is judged as ever"
 
 
 @pytest.mark.slow
@@ -136,7 +138,7 @@ def test_all_programs_that_want_to_be_called_right(sandbox: Sandbox, name: str) 
 def test_programs_that_only_a_sandbox_keeps_from_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_FOR_TESTS", "secret")
     found = judge(
-        find_sandbox("bubblewrap"), HARMFUL[name], setup="", tests=TESTS, entry_points=(), limits=Limits(1, 512)
+        find_sandbox("bubblewrap"), HARMFUL[name], setup="", tests=TESTS, entry_points=(), limits=CodeLimits(1, 512)
     )
     assert found.problem is not None
     assert "secret" not in found.detail
@@ -153,19 +155,19 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        ("double() { echo $(($1 * 2)); }", Verdict(None)),
-        ("double() { echo $(($1 * 3)); }", Verdict("assertion", "AssertionError: double 2")),
-        ("double() {", Verdict("assertion", "*")),
-        ("exit 3", Verdict("assertion", "exit code 3")),
-        ("exit 0", Verdict(None)),  # as docs/code.md says
+        ("double() { echo $(($1 * 2)); }", CodeVerdict(None)),
+        ("double() { echo $(($1 * 3)); }", CodeVerdict("assertion", "AssertionError: double 2")),
+        ("double() {", CodeVerdict("assertion", "*")),
+        ("exit 3", CodeVerdict("assertion", "exit code 3")),
+        ("exit 0", CodeVerdict(None)),  # as docs/code.md says
     ],
 )
-def test_another_language_by_a_command(sandbox: Sandbox, script: str, program: str, expected: Verdict) -> None:
+def test_another_language_by_a_command(sandbox: CodeSandbox, script: str, program: str, expected: CodeVerdict) -> None:
     found = judge_by_command(sandbox, program, script, ["sh", "test.sh"], LIMITS)
     assert found == expected or (expected.detail == "*" and found.problem == expected.problem)
 
 
-def test_a_command_that_there_is_not(sandbox: Sandbox) -> None:
+def test_a_command_that_there_is_not(sandbox: CodeSandbox) -> None:
     with pytest.raises(OSError, match="no_such_command did not start"):
         judge_by_command(sandbox, "", "", ["no_such_command", "test.x"], LIMITS)
 
