@@ -147,7 +147,7 @@ _Key: TypeAlias = tuple[str | None, str | None]
 
 
 class _Findings:
-    """What a report says of its suites beside their numbers: changes, and gates that failed."""
+    """The changes and the failed gates of a report, by suite, beside the numbers of its suites."""
 
     def __init__(self, report: Report, names: Mapping[str, str]) -> None:
         self._failed = {(one.suite, one.model): one for one in reversed(report.gates) if one.outcome == "failed"}
