@@ -98,3 +98,9 @@ def test_judged_answers(tmp_path: Path) -> None:
 
 def test_the_beginning_of_retrieval(tmp_path: Path) -> None:
     assert follow(docs_page("retrieval.md").partition("\nThe rankings can also come")[0], tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_beginning_of_ci(tmp_path: Path) -> None:
+    (failed,) = follow(docs_page("ci.md").partition("\nCommit all three files")[0], tmp_path)
+    assert "--llm-model=random" in failed
