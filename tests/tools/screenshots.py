@@ -93,6 +93,8 @@ def take(report: Report, folder: Path, temporary: Path) -> list[Path]:
         page = running.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.goto(path.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
+        page.locator(".matrix summary", has_text="mmlu").click()
+        page.mouse.move(0, 0)
         page.screenshot(path=pictures[0])
         show_sample(page)
         page.screenshot(path=pictures[1])

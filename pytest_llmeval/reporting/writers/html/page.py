@@ -83,7 +83,7 @@ def _rendered(report: Report, samples: PageSamples, reasons: tables.UnscoredReas
             (printable(diff_heading(one, names)), shown_diff(one)) for one in report.gates if one.prompt_diff
         ],
         matrix=matrix,
-        changed=list(changes_texts(matrix)),
+        changed=_first(list(changes_texts(matrix))),
         address=partial(tables.gate_address, {id(one) for one in gates_of_changes(report)}),
         averages=list(map(printable, average_texts(report, names))),
         changes=list(tables.change_tables(report, names)),
@@ -200,7 +200,7 @@ def page_template(name: str) -> Template:
     return environment.get_template(name)
 
 
-_MAX_FAILED = 5
+_MAX_LINES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,15 +255,18 @@ def headline(report: Report, names: Mapping[str, str]) -> Headline:
         f"exit code {report.exit_code}",
     ]
     failed = [one for one in report.gates if one.outcome == "failed"]
-    lines = [_failed_text(one, names) for one in failed[:_MAX_FAILED]]
-    if len(failed) > _MAX_FAILED:
-        lines.append(f"and {len(failed) - _MAX_FAILED:,} more, see below")
+    lines = _first([_failed_text(one, names) for one in failed])
     return Headline(
         text=text[0].upper() + text[1:],
         tone=tone,
         failed=[printable(line) for line in lines],
         facts=[printable(fact) for fact in facts],
     )
+
+
+def _first(lines: Sequence[str]) -> Sequence[str]:
+    more = [f"and {len(lines) - _MAX_LINES:,} more, see below"] if len(lines) > _MAX_LINES else []
+    return [*lines[:_MAX_LINES], *more]
 
 
 def _failed_text(gate: GateResult, names: Mapping[str, str]) -> str:
