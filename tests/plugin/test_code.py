@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.scoring.sandbox import launch
 from tests.support import fake_model_conftest
 
 SUITE = """\
@@ -65,6 +66,7 @@ def test_nothing_runs_without_leave(project: pytest.Pytester, workers: list[str]
 
 def test_a_sandbox_that_there_is_not(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    monkeypatch.setattr(launch, "find_sandbox", launch.find_sandbox.__wrapped__)  # other tests may have found one
     for kind, why in (
         ("auto", "bubblewrap is not installed *; neither docker nor podman is installed"),
         ("bubblewrap", "bubblewrap is not installed *"),
