@@ -337,7 +337,7 @@ class NotMeasurable:
 
 
 IS_KNOWN = "known_by_content"
-"""Among the details of a model with a store: True where its fingerprint is one of what the model consists of."""
+"""Among the details of a model: True where its fingerprint is one of what the model consists of."""
 
 REPLAYED = "report"
 """Among the details of ``replay:REPORT``: the time at which the report's session began, and how long it took (s)."""

@@ -213,11 +213,11 @@ def _same_questions(
 
 def _model_note(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> str:
     """Return whether the model changed together with the prompt, as far as that is known."""
-    if before.models != after.models:
-        names = (", ".join(map(quoted, suite.models)) or "none" for suite in (before, after))
-        return f"the model changed too: {' -> '.join(names)}"
+    names = " -> ".join(", ".join(map(quoted, suite.models)) or "none" for suite in (before, after))
     if _is_same_model(before, after, earlier, now):
-        return "the model is the same"
+        return "the model is the same" + (f", by another name: {names}" if before.models != after.models else "")
+    if before.models != after.models:
+        return f"the model changed too: {names}"
     one, other = (_model_of(suite, report) for suite, report in ((before, earlier), (after, now)))
     if None not in (prints := [one.get("fingerprint"), other.get("fingerprint")]) and prints[0] != prints[1]:
         return "the model changed too: its name is the same, and its contents or settings differ"

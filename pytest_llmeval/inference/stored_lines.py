@@ -19,7 +19,17 @@ from typing import Any, NamedTuple, TypeAlias
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.inference.dispatch import kind_named, kind_of
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
-from pytest_llmeval.types import JSON, EngineUse, GenerateRequest, Message, ModelIdentity, Request, Response, as_builtin
+from pytest_llmeval.types import (
+    IS_KNOWN,
+    JSON,
+    EngineUse,
+    GenerateRequest,
+    Message,
+    ModelIdentity,
+    Request,
+    Response,
+    as_builtin,
+)
 
 __all__ = ["AUDIT", "Head", "Line", "StoredRequest", "decode_line", "encode_line", "fingerprint_of", "read_head"]
 
@@ -36,8 +46,8 @@ def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
     A model without a fingerprint of its own is known by its name and its first server: the others share the work. Our
     version decides how requests become tokens. Workers take the GPUs in turn, so a device counts without its number.
     """
-    measured_anew = ("self_test", "replicas", "urls")
-    details = {name: value for name, value in identity.details.items() if name not in measured_anew}
+    left_out = ("self_test", "replicas", "urls", IS_KNOWN)  # measured anew, or said by the fingerprint
+    details = {name: value for name, value in identity.details.items() if name not in left_out}
     if identity.fingerprint is None and isinstance(urls := identity.details.get("urls"), list):
         details["urls"] = urls[:1]
     parts: dict[str, JSON] = {

@@ -121,8 +121,8 @@ class Budget:
                 return state
             others, is_alone = state.all_held(), most is None and not self._bounds(state.largest)
             wanted = most or (self._least if is_alone else state.largest)
-            if (reason := self._passed_by(state.paid + wanted)) is not None:
-                return replace(state, ended=reason)
+            if self._passed_by(state.paid + wanted):
+                return replace(state, ended=self._why_ended(state.paid, wanted))
             if (is_alone and others != Amount()) or self._passed_by(state.paid + others + wanted):
                 return self._without_dead(state)
             made = self._left(state.paid) if is_alone else wanted
@@ -165,13 +165,20 @@ class Budget:
         """Return what is left, 0 of what has no limit."""
         return Amount(max(0.0, (self.most_cost or 0.0) - paid.cost), max(0, (self.most_tokens or 0) - paid.tokens))
 
-    def _passed_by(self, amount: Amount) -> str | None:
-        """Return why nothing more is asked if the amount is more than the budget."""
+    def _passed_by(self, amount: Amount) -> tuple[str, ...]:
+        """Return the limits that the amount is above, for messages."""
+        found = []
         if self.most_cost is not None and amount.cost > self.most_cost * (1 + _ROUNDING):
-            return f"the next reply could pass the budget of {self.most_cost:g} (--llm-budget)"
+            found.append(f"{self.most_cost:g} (--llm-budget)")
         if self.most_tokens is not None and amount.tokens > self.most_tokens:
-            return f"the next reply could pass the budget of {self.most_tokens:,} tokens (--llm-budget-tokens)"
-        return None
+            found.append(f"{self.most_tokens:,} tokens (--llm-budget-tokens)")
+        return tuple(found)
+
+    def _why_ended(self, paid: Amount, wanted: Amount) -> str:
+        """Return why nothing more is asked: the next reply could pass the budget, or an earlier one has."""
+        if passed := self._passed_by(paid):
+            return f"the budget of {' and '.join(passed)} was passed: a reply took more than could be foreseen"
+        return f"the next reply could pass the budget of {self._passed_by(paid + wanted)[0]}"
 
     def _change(self, changed: Callable[[_State], _State]) -> _State:
         """Put ``changed`` of the state in its place, for all processes, and return it."""

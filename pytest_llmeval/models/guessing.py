@@ -13,6 +13,7 @@ from pytest_llmeval.models.base import Failed, Model, SampleBackend
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec, split_arguments
 from pytest_llmeval.types import (
+    IS_KNOWN,
     JSON,
     AskedSample,
     GenerateRequest,
@@ -84,7 +85,7 @@ class GuessingModel(SampleBackend):
     """
 
     def __init__(self, name: str, kind: Literal["random", "majority"], seed: int = 0) -> None:
-        details: dict[str, JSON] = {"seed": seed} if kind == "random" else {}
+        details: dict[str, JSON] = {IS_KNOWN: True, **({"seed": seed} if kind == "random" else {})}
         super().__init__(ModelIdentity(name=name, backend="guessing", fingerprint=f"{kind}:{seed}", details=details))
         self._kind = kind
         self._seed = seed

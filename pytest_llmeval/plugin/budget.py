@@ -60,9 +60,13 @@ def budget_use(config: pytest.Config) -> BudgetUse | None:
 
 
 def check_budget(settings: Settings, own: ModelSettings) -> None:
-    """Raise ``OptionError`` for a budget of models that do not say what they cost, or that cost nothing."""
-    option, specs = settings.budget_option, settings.all_specs
-    if settings.ray is not None:
+    """Raise ``OptionError`` for a budget of models that do not say what they cost.
+
+    Models that cost nothing keep to any budget, so that an ini file with one serves sessions with them, too.
+    """
+    option = settings.budget_option
+    specs = [spec for spec in settings.all_specs if spec.kind.budgeting != "free"]
+    if settings.ray is not None and any(spec.role is None for spec in specs):
         raise OptionError(f"{option}: replicas on Ray share no budget; leave out --llm-ray")
     for spec in specs:
         if spec.kind.budgeting == "impossible":
@@ -74,6 +78,3 @@ def check_budget(settings: Settings, own: ModelSettings) -> None:
                 f"--llm-budget: {spec.name} has no price; give price_in and price_out, for a million tokens, "
                 "behind its name or by --llm-model-arg"
             )
-    if all(spec.kind.budgeting == "free" for spec in specs):
-        names = ", ".join(spec.name for spec in specs)
-        raise OptionError(f"{option}: nothing is paid for {names}, which needs no server; leave the option out")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -117,9 +118,9 @@ def _is_same_file(one: Path, other: Path) -> bool:
 def _check_update(config: pytest.Config, settings: Settings, path: Path | None) -> None:
     """Raise ``OptionError`` for ``--llm-update-baseline`` in a session that could never write a baseline."""
     flag = "--llm-update-baseline"
-    if not was_given(config, "update_baseline"):
+    if (standing := _standing_update(config, flag)) is not None:
         raise OptionError(
-            f"llm_update_baseline in the ini file would replace the baseline in every run: give {flag} when it is meant"
+            f"{standing} would replace the baseline in every run: give {flag} on the command line when it is meant"
         )
     if path is None:
         raise OptionError(f"{flag} writes the file of --llm-baseline: give --llm-baseline REPORT.json as well")
@@ -139,6 +140,22 @@ def _check_update(config: pytest.Config, settings: Settings, path: Path | None) 
     ]
     if given:
         raise OptionError(f"{flag} is for whole suites, and {given[0]} selects some samples: leave one of the two out")
+
+
+def _standing_update(config: pytest.Config, flag: str) -> str | None:
+    """Return the place outside of the command line that asks for an update; None if there is none."""
+    if config.getoption("llm_update_baseline", None) is None:
+        variable = "PYTEST_LLM_UPDATE_BASELINE"
+        return variable if os.environ.get(variable) else "llm_update_baseline in the ini file"
+    with suppress(ValueError):  # of quotes that are not closed, which pytest refuses
+        standing = {
+            "addopts in the ini file": config.getini("addopts"),
+            "PYTEST_ADDOPTS": shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
+        }
+        for place, arguments in standing.items():
+            if any(argument.partition("=")[0] == flag for argument in arguments):
+                return f"{flag} in {place}"
+    return None
 
 
 def _paths(path: Path, settings: Settings) -> list[Path]:

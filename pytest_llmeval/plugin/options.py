@@ -74,15 +74,20 @@ def _device(value: str) -> str:
     return value
 
 
+_BOUND = "1,000,000,000"
+
+
 def _positive(value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) == 0:
-        raise ValueError("expected a whole number above 0")
+        most = f" and below {_BOUND}" if re.fullmatch(r"[0-9]{10,}", value) else ""
+        raise ValueError(f"expected a whole number above 0{most}")
     return int(value)
 
 
 def _money(value: str) -> float:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", value) or float(value) == 0:
-        raise ValueError("expected an amount of money above 0, such as 5 or 0.50")
+        most = f", below {_BOUND} and with 9 decimals at most" if re.fullmatch(r"[0-9.]{10,}", value) else ""
+        raise ValueError(f"expected an amount of money above 0, such as 5 or 0.50{most}")
     return float(value)
 
 

@@ -309,7 +309,9 @@ def _explained(option: Option, where: str, text: str) -> Any:
         with _placed(option, where):
             return option.parse(text)
     except ValueError as error:
-        found = "" if str(error).startswith("found ") else f", found {text!r}"
+        from pytest_llmeval.text.wording import quoted  # not at the top: nearly no run needs it
+
+        found = "" if str(error).startswith("found ") else f", found {quoted(text)}"
         raise OptionError(f"{where}: {error}{found}") from None
 
 

@@ -15,6 +15,8 @@ from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import Report
 from pytest_llmeval.reporting.report.summaries import GroupRecords, with_suites
+from pytest_llmeval.reporting.tables.comparisons import comparison_notes
+from pytest_llmeval.reporting.writers.text_report import summary_lines
 from tests.gates.reports_for_tests import DEFAULT, Ran, compared, ran, report
 
 VARIANTS = ("short", "polite")
@@ -171,7 +173,7 @@ def of_session(
             )
         assert base
     problems: list[str] = []
-    made = with_suites(report(), groups, compared_models, problems)
+    made = with_suites(report(options={"model": list(models)}), groups, compared_models, problems)
     assert problems == []
     return made
 
@@ -208,8 +210,18 @@ def test_the_first_variant_that_has_scores_is_the_first() -> None:
         ("a@y", "m"): [True, False],
         ("a@z", "m"): [True, True],
     }
-    found = of_session(("m",), outcomes, ["a@x", "a@y", "a@z"]).variants
-    assert [(one.first, one.second) for one in found] == [("a@y", "a@z")]
+    made = of_session(("m",), outcomes, ["a@x", "a@y", "a@z"])
+    assert [(one.first, one.second) for one in made.variants] == [("a@y", "a@z")]
+    note = "a: x has no score: the others are compared with y"
+    assert list(comparison_notes(made, {})) == [note]
+    assert note in list(summary_lines(made, width=100))
+
+
+def test_the_first_model_that_has_scores_is_the_first() -> None:
+    outcomes = {("a", model): [None if model == "m" else True] * 3 for model in ("m", "n", "o")}
+    made = of_session(("m", "n", "o"), outcomes, ["a"])  # type: ignore[arg-type]
+    assert [(one.first, one.second) for one in made.comparisons] == [("n", "o")]
+    assert "m has no score: the others are compared with n" in list(summary_lines(made, width=100))
 
 
 def test_other_questions_under_the_same_ids_are_not_compared() -> None:

@@ -27,6 +27,10 @@ def silent(prompt):
     _asked()
     return str(eval(prompt.removesuffix("=")))
 
+def growing(prompt):
+    first = int(prompt.partition("+")[0])
+    return {**answer(prompt), "cost": 1.0 if first < 4 else 4.0}
+
 class Batches:
     def generate(self, requests):
         return []
@@ -131,6 +135,32 @@ def test_a_function_that_says_no_cost_is_asked_no_more(llm_pytester: pytest.Pyte
     )
 
 
+def test_a_function_whose_price_is_0_says_what_it_costs(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """It counts no tokens; that it costs nothing is known all the same."""
+    llm_pytester.makeini("[pytest]\nllm_budget = 7\n")
+    result = run(llm_pytester, *workers, "--llm-model-arg=price_in=0", "--llm-gate=cost <= 0", model="silent")
+    assert result.ret == 0
+    assert num_asked(llm_pytester) == 30
+    result.stdout.fnmatch_lines(["budget: 0 of 7 paid", "gates: 1 passed"])
+    assert run(llm_pytester, *workers, "--llm-model-arg=price_in=1", model="silent").ret == 1
+
+
+@pytest.mark.parametrize("budget", ["5", "6"])
+def test_a_budget_that_a_reply_has_passed_is_called_so(llm_pytester: pytest.Pytester, budget: str) -> None:
+    """The fifth reply costs four times as much as any before it."""
+    result = run(llm_pytester, "-p", "no:xdist", f"--llm-budget={budget}", model="growing")
+    assert result.ret == 1
+    assert num_asked(llm_pytester) == 5
+    why = f"the budget of {budget} (--llm-budget) was passed: a reply took more than could be foreseen"
+    result.stdout.fnmatch_lines(
+        [f"*not asked: {why}*", f"problem: nothing more was asked: {why}; 8.00 of {budget} paid, 100 tokens"]
+    )
+    # If nothing is left to ask, the line on what was paid says it.
+    last = run(llm_pytester, "-p", "no:xdist", f"--llm-budget={budget}", "--llm-limit=first:5", model="growing")
+    assert last.ret == 0
+    last.stdout.fnmatch_lines([f"budget: 8.00 of {budget} paid, 100 tokens; a reply took more than could be foreseen"])
+
+
 def test_a_function_that_counts_no_tokens_is_asked_no_more(llm_pytester: pytest.Pytester) -> None:
     result = run(llm_pytester, "-p", "no:xdist", "--llm-budget-tokens=700", model="silent")
     assert result.ret == 1
@@ -138,6 +168,7 @@ def test_a_function_that_counts_no_tokens_is_asked_no_more(llm_pytester: pytest.
     result.stdout.fnmatch_lines(["problem: *python:my_models:silent does not count tokens, as --llm-budget-tokens*"])
 
 
+LONG = "9" * 309
 ABOVE_0 = "--llm-budget: expected an amount of money above 0, such as 5 or 0.50, found"
 
 
@@ -145,13 +176,23 @@ ABOVE_0 = "--llm-budget: expected an amount of money above 0, such as 5 or 0.50,
     ("options", "problem"),
     [
         *((["--llm-budget=" + text], f"{ABOVE_0} {text!r}") for text in ("0", "0.00", "-1", "nan", "inf", "1e3", "5€")),
+        (
+            ["--llm-budget=" + LONG],
+            f"{ABOVE_0[:-7]}, below 1,000,000,000 and with 9 decimals at most, found '{LONG[:59]}…'",
+        ),
+        (
+            ["--llm-budget-tokens=" + LONG],
+            f"--llm-budget-tokens: expected a whole number above 0 and below 1,000,000,000, found '{LONG[:59]}…'",
+        ),
         (["--llm-budget-tokens=0"], "--llm-budget-tokens: expected a whole number above 0, found '0'"),
         (["--llm-budget-tokens=1.5"], "--llm-budget-tokens: expected a whole number above 0, found '1.5'"),
-        (["--llm-budget=5", "--llm-model=demo"], "--llm-budget: nothing is paid for demo, which needs no server; *"),
-        (["--llm-budget-tokens=5", "--llm-model=random"], "--llm-budget-tokens: nothing is paid for random, which *"),
         (
             ["--llm-budget=5", "--llm-model=http://localhost:9/v1"],
             "--llm-budget: http://localhost:9/v1 has no price; give price_in and price_out, for a million tokens, *",
+        ),
+        (
+            ["--llm-budget=5", "--llm-model=random", "--llm-judge=http://localhost:9/v1"],
+            "--llm-budget: http://localhost:9/v1* has no price; *",
         ),
         (
             ["--llm-budget=5", "--llm-model=python:my_models:answer", "--llm-judge=http://localhost:9/v1?price_in=1"],
@@ -165,6 +206,21 @@ def test_refusals(llm_pytester: pytest.Pytester, options: list[str], problem: st
     result = llm_pytester.runpytest("-p", "no:xdist", *options, "sums.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {problem}".replace("[", "[[]")])
+
+
+@pytest.mark.parametrize("budget", ["llm_budget", "llm_budget_tokens"])
+def test_models_that_cost_nothing_keep_to_any_budget(
+    llm_pytester: pytest.Pytester, workers: list[str], budget: str
+) -> None:
+    """A budget of the ini file holds for sessions with the model that is paid for, and does not stop others."""
+    llm_pytester.makefile(".yaml", sums=SUITE)
+    llm_pytester.makeini(f"[pytest]\n{budget} = 5\n")
+    replies = "".join(f'{{"id": "{n}", "response": "{n + 1}"}}\n' for n in range(30))
+    llm_pytester.path.joinpath("replies.jsonl").write_text(replies)
+    for model in ("random", "replay:replies.jsonl"):
+        result = llm_pytester.runpytest(*workers, f"--llm-model={model}", "sums.yaml")
+        assert result.ret == 0
+        result.stdout.fnmatch_lines(["budget: 0 of 5 *"])
 
 
 def test_the_model_of_a_conftest_cannot_keep_to_it(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.reporting.report.origin import ReportOrigin, find_origin
+from pytest_llmeval.reporting.report.origin import ReportOrigin, find_origin, parse_label
 from pytest_llmeval.reporting.storage.report_file import read_report
 from tests.plugin.suites_for_tests import SUMS, SUMS_REPLIES
 from tests.support import fake_model_conftest
@@ -197,6 +197,8 @@ def test_git_is_asked_for_reports_only(project: pytest.Pytester, monkeypatch: py
 
 REFUSED = {
     "password=Xk29fLmQ81zz": "--llm-label password=…: it seems to hold a secret",
+    "api_key=prod-1": "--llm-label api_key=…: it seems to hold a secret",
+    "token=abcdefgh1": "--llm-label token=…: it seems to hold a secret",
     "team=ghp_abcdefghijklmnop1234": "--llm-label team=…: it seems to hold a secret",
     "at=https://me:hunter22@ci.example/": "--llm-label at=…: it seems to hold a secret",
     "ghp_abcdefghijklmnop1234=search": "--llm-label ***=…: it seems to hold a secret",
@@ -217,6 +219,11 @@ def test_labels_that_are_refused(project: pytest.Pytester, label: str) -> None:
     assert REFUSED[label] in line
     for secret in ("Xk29fLmQ81zz", "ghp_abc", "hunter22"):
         assert secret not in result.stderr.str()
+
+
+@pytest.mark.parametrize("label", ["token=search", "key=42", "auth=oauth", "commit=4f1b2c3d4e5f60718293a4b5c6d7e8f9"])
+def test_labels_that_docs_call_no_secrets(label: str) -> None:
+    assert "=".join(parse_label(label)) == label
 
 
 def test_a_label_that_is_a_variables_secret_or_was_given_twice_is_refused(

@@ -110,6 +110,28 @@ def test_a_broken_checkpoint_is_refused_before_the_run(
     assert "Traceback" not in text
 
 
+def test_a_model_with_weights_is_known_by_them_without_a_store(llm_pytester: pytest.Pytester) -> None:
+    """Whatever its name is: a copy in another folder is the same model, and one of other settings another."""
+    rows = "".join(f"  - {{question: '{n} + 1 =', target: {n + 1}}}\n" for n in range(8))
+    prompt = "prompt: {template: 'Add. {{ question }}'}\n"
+    for name, asked in (("before", ""), ("now", prompt)):
+        (llm_pytester.path / f"{name}.yaml").write_text(f"suite: sums\nscore: number\n{asked}samples:\n{rows}")
+    shutil.copytree(DEMO, llm_pytester.path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    compared = ["--llm-baseline=out.json", "--llm-compare=questions", "now.yaml"]
+    llm_pytester.runpytest_subprocess("-p", "no:xdist", "--llm-model=demo", "--llm-report=out.json", "before.yaml")
+    same = "the model is the same"
+    for model, told in (
+        (["--llm-model=demo"], same),
+        (["--llm-model=./copy"], f"{same}, by another name: 'demo' -> './copy'"),
+        (
+            ["--llm-model=demo", "--llm-model-arg=max_length=500"],
+            "the model changed too: its name is the same, and its contents or settings differ",
+        ),
+    ):
+        result = llm_pytester.runpytest_subprocess("-p", "no:xdist", *model, *compared)
+        assert f"compared by questions: prompt.template changed; {told}" in " ".join(result.stdout.str().split())
+
+
 @pytest.mark.slow
 def test_a_folder_gives_what_the_name_gives(llm_pytester: pytest.Pytester) -> None:
     suite = SUITES / "csqa" / "csqa_choice.yaml"

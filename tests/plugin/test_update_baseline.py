@@ -326,6 +326,32 @@ def test_the_baseline_of_the_ini_file(project: pytest.Pytester, workers: list[st
     assert "would replace the baseline in every run" in error(project.runpytest(*workers, RIGHT, "sums.yaml"))
 
 
+@pytest.mark.parametrize("value", ["passed", "accept"])
+@pytest.mark.parametrize("place", ["ini", "environment", "addopts", "PYTEST_ADDOPTS"])
+def test_no_standing_order_writes_it(
+    project: pytest.Pytester, workers: list[str], monkeypatch: pytest.MonkeyPatch, place: str, value: str
+) -> None:
+    """Neither an ini file nor the environment of a CI job: a run after another, the baseline would follow a decline."""
+    told = {
+        "ini": "llm_update_baseline in the ini file",
+        "environment": "PYTEST_LLM_UPDATE_BASELINE",
+        "addopts": "--llm-update-baseline in addopts in the ini file",
+        "PYTEST_ADDOPTS": "--llm-update-baseline in PYTEST_ADDOPTS",
+    }
+    match place:
+        case "ini":
+            project.makeini(f"[pytest]\nllm_update_baseline = {value}\n")
+        case "environment":
+            monkeypatch.setenv("PYTEST_LLM_UPDATE_BASELINE", value)
+        case "addopts":
+            project.makeini(f"[pytest]\naddopts = {UPDATE}={value}\n")
+        case _:
+            monkeypatch.setenv("PYTEST_ADDOPTS", f"{UPDATE}={value}")
+    why = "would replace the baseline in every run: give --llm-update-baseline on the command line when it is meant"
+    assert error(project.runpytest(*workers, RIGHT, BASELINE, "sums.yaml")) == f"{told[place]} {why}"
+    assert not path_of(project).exists()
+
+
 def test_gates_that_are_required(project: pytest.Pytester, workers: list[str]) -> None:
     """There is nothing to compare with at first: that is accepted, or is not."""
     required = [RIGHT, BASELINE, "--llm-require-gates"]

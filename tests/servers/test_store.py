@@ -55,6 +55,7 @@ def test_which_servers_name_their_weights(connect: Connect, dialect: str, is_kno
     with StubServer(dialect, instant=True) as stub:
         model: ServerModel = connect(stub)
         assert (model.why_weights_may_change is None) == is_known
+        assert model.identity.details.get("known_by_content", False) == is_known
 
 
 def test_what_a_content_filter_ended_is_asked_again_and_nothing_else(

@@ -24,7 +24,7 @@ from pytest_llmeval.models.huggingface.device import Threads, is_out_of_memory, 
 from pytest_llmeval.models.huggingface.loading import explain, quiet
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
-from pytest_llmeval.types import JSON, EmbeddingRequest, EmbeddingResponse, ModelIdentity
+from pytest_llmeval.types import IS_KNOWN, JSON, EmbeddingRequest, EmbeddingResponse, ModelIdentity
 
 __all__ = ["SentenceEmbedder", "load_embedder"]
 
@@ -99,6 +99,7 @@ class SentenceEmbedder(Backend):
             device=str(self._model.device),
             fingerprint=fingerprint_files(files, settings) if has_weights else None,
             details={
+                **({IS_KNOWN: True} if has_weights else {}),
                 "num_parameters": sum(one.numel() for one in self._model.parameters()),
                 "max_length": self.max_length,
                 "sentence_transformers": importlib.metadata.version("sentence-transformers"),

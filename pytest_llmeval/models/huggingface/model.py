@@ -43,6 +43,7 @@ from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS, Tags, opened_by
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.types import (
+    IS_KNOWN,
     JSON,
     EngineUse,
     GenerateRequest,
@@ -160,6 +161,7 @@ class HuggingFaceModel(Backend):
                 "transformers": importlib.metadata.version("transformers"),
                 "torch": str(torch.__version__),
                 **_date_in_prompts(self.tokenizer),
+                **({} if self._fingerprint is None else {IS_KNOWN: True}),
                 **self._tags_of_reasoning(),
             },
         )

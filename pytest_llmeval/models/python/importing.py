@@ -6,7 +6,6 @@ import difflib
 import importlib
 import importlib.util
 import inspect
-import math
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.text.redaction import describe, one_line, redact
-from pytest_llmeval.text.wording import relative_path
+from pytest_llmeval.text.wording import quoted, relative_path
 from pytest_llmeval.types import JSON, SPECIAL_SAMPLING
 
 __all__ = [
@@ -97,8 +96,8 @@ def timeout_of(arguments: Mapping[str, JSON], model: str) -> float | None:
     if "timeout" not in arguments:
         return None
     found = arguments["timeout"]
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
-        raise OptionError(f"--llm-model {model}: timeout is {found!r}, expected seconds, a number above 0")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= sys.float_info.max:
+        raise OptionError(f"--llm-model {model}: timeout is {quoted(str(found))}, expected seconds, a number above 0")
     return float(found)
 
 
@@ -107,8 +106,10 @@ def price_of(arguments: Mapping[str, JSON], model: str, name: str) -> float | No
     if name not in arguments:
         return None
     found = arguments[name]
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
-        raise OptionError(f"--llm-model {model}: {name} is {found!r}, expected the price of a million tokens")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= sys.float_info.max:
+        raise OptionError(
+            f"--llm-model {model}: {name} is {quoted(str(found))}, expected the price of a million tokens"
+        )
     return float(found)
 
 

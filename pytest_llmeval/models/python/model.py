@@ -350,8 +350,8 @@ class CallableModel(Backend):
         name = self.identity.name
         if self._budget.most_cost is not None and answer.cost is None:
             self._budget.end(
-                f"{name} does not say what a reply costs, as --llm-budget needs it: let it count tokens, "
-                "and give price_in and price_out, or let it return its cost"
+                f"{name} does not say what a reply costs, as --llm-budget needs it: let it count tokens, and give "
+                "price_in and price_out, or let it return its cost; price_in=0 alone says that nothing is paid"
             )
         if self._budget.most_tokens is not None and not tokens:
             self._budget.end(f"{name} does not count tokens, as --llm-budget-tokens needs it")
@@ -366,11 +366,13 @@ class CallableModel(Backend):
 
     def cost_of(self, response: GenerateResponse | EmbeddingResponse) -> float | None:
         """Return what the reply's tokens cost by the prices of this session; what the function said where it counts no
-        tokens, or there are no prices.
+        tokens, or there are no prices. If it says nothing, and its prices are 0, that is 0.
         """
         counted = ((response.num_prompt_tokens, self._prices[0]), (response.num_tokens, self._prices[1]))
         costs = [count * price / 1e6 for count, price in counted if count and price is not None]
-        return math.fsum(costs) if costs else response.cost
+        if costs:
+            return math.fsum(costs)
+        return 0.0 if response.cost is None and {*self._prices} - {None} == {0.0} else response.cost
 
     def _problem(self, outcome: CallOutcome) -> RequestError | None:
         """Return why a call has no result; None if it has one."""

@@ -23,6 +23,7 @@ from pytest_llmeval.models.replay.file import (
 from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.wording import describe, quoted
 from pytest_llmeval.types import (
+    IS_KNOWN,
     JSON,
     REPLAYED,
     AskedSample,
@@ -48,7 +49,12 @@ def load_replay(name: str, source: Source, arguments: ReplayArguments) -> Replay
         replies = read_replies(source, arguments)
     except ReplyProblem as problem:
         raise ModelError(f"model {name}: {problem}") from None
-    details: dict[str, JSON] = {"kind": replies.kind, "num_replies": len(replies.replies), "partial": arguments.partial}
+    details: dict[str, JSON] = {
+        "kind": replies.kind,
+        "num_replies": len(replies.replies),
+        "partial": arguments.partial,
+        IS_KNOWN: True,
+    }
     identity = ModelIdentity(
         name=name,
         backend="replay",

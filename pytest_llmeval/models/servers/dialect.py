@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,9 @@ class TextPair:
     continuation: str
 
 
+_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundServer:
     """A server's own account of itself.
@@ -86,6 +90,11 @@ class FoundServer:
     def identity(self) -> tuple[str | None, ...]:
         """Return what stays the same as long as the same model is served."""
         return self.version, self.model, self.root, self.build
+
+    @property
+    def names_weights(self) -> bool:
+        """Tell whether ``build`` is a hash of the weights."""
+        return _DIGEST.fullmatch(self.build or "") is not None
 
     def described_identity(self) -> str:
         """Return ``vllm 0.32, qwen3``: what there is of it, for a message."""

@@ -42,7 +42,7 @@ from pytest_llmeval.models.servers.vllm_sglang import VLLM, SGLang
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted
-from pytest_llmeval.types import JSON, ModelIdentity
+from pytest_llmeval.types import IS_KNOWN, JSON, ModelIdentity
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.client import Client
@@ -498,7 +498,7 @@ def _identity(
         name=name,
         backend="server",
         fingerprint=None if "alias" in details else _fingerprint(details),
-        details={**details, "self_test": verdict.as_json()},
+        details={**details, **({IS_KNOWN: True} if found.names_weights else {}), "self_test": verdict.as_json()},
     )
 
 

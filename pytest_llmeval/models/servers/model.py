@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -132,7 +131,6 @@ class Replicas:
 _R = TypeVar("_R", bound=Response)
 _Answers: TypeAlias = "dict[int, Response | Failed]"
 
-_DIGEST = re.compile(r"(sha256:)?[0-9a-f]{64}")
 _PORTION = 64
 """The number of requests that are encoded together; those of one sample stand side by side."""
 _NUM_ENCODERS = 4
@@ -183,8 +181,8 @@ class ServerModel(UniformBackend):
 
         A digest is made from the weights. A name or a path stays when others are put in their place.
         """
-        build = self._replicas.members[0].found.build or ""
-        return None if _DIGEST.fullmatch(build) else "the server does not say which weights its model has"
+        is_known = self._replicas.members[0].found.names_weights
+        return None if is_known else "the server does not say which weights its model has"
 
     @property
     def num_concurrent(self) -> int:

@@ -371,6 +371,13 @@ class BudgetUse:
     most_tokens: int | None = None
     ended: str | None = None
 
+    @property
+    def is_passed(self) -> bool:
+        """Tell whether more was paid than the limit, as replies without bounds can have it."""
+        return (self.most_cost is not None and self.cost > self.most_cost * (1 + 1e-9)) or (
+            self.most_tokens is not None and self.num_tokens > self.most_tokens
+        )
+
     def __add__(self, other: BudgetUse) -> BudgetUse:
         """Add two parts of a run, each with a budget of its own."""
         return BudgetUse(

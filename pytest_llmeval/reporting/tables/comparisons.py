@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from pytest_llmeval.reporting.report.report import Comparison, GateOutcome, GateResult, VariantComparison
+from pytest_llmeval.reporting.report.report import (
+    Comparison,
+    GateOutcome,
+    GateResult,
+    Report,
+    VariantComparison,
+    compared_models,
+    group_of_suite,
+)
 from pytest_llmeval.reporting.tables.cells import Table, Tone, Toned, number, p_text, short_number, signed
 from pytest_llmeval.reporting.tables.suites import named
 from pytest_llmeval.scoring.metrics.definitions import definition
@@ -24,6 +32,7 @@ __all__ = [
     "Flipped",
     "as_comparison",
     "compared_flips",
+    "comparison_notes",
     "comparison_tables",
     "flipped_heading",
     "flipped_table",
@@ -34,7 +43,6 @@ __all__ = [
     "has_improved",
     "ordered_gates",
     "variant_flips",
-    "variant_notes",
     "variant_tables",
     "word_of_difference",
     "word_of_gate",
@@ -171,9 +179,22 @@ def variant_tables(
         yield table, meaning.replace(_TEST, tested_how)
 
 
-def variant_notes(variants: Sequence[VariantComparison], names: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each variant that is not compared, or only in part, made ``printable``."""
-    for one in variants:
+def comparison_notes(report: Report, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each first model or variant that another takes the place of, since it has no score, and for each
+    variant that is not compared, or only in part, made ``printable``.
+    """
+    given, firsts = compared_models(report), {one.first for one in report.comparisons}
+    if given and firsts and given[0] not in firsts:
+        others = ", ".join(names.get(first, first) for first in sorted(firsts))
+        yield printable(f"{names.get(given[0], given[0])} has no score: the others are compared with {others}")
+    written = {(one.info.base, group_of_suite(one, given)[1]): one.info.name for one in reversed(report.suites)}
+    for (suite, model), one in {(one.suite, one.model): one for one in report.variants}.items():
+        if (first := written.get((suite, model), one.first)) != one.first:
+            unscored, taken = (_name_of_variant(one, name) for name in (first, one.first))
+            yield printable(
+                f"{named(suite, model, names)}: {unscored} has no score: the others are compared with {taken}"
+            )
+    for one in report.variants:
         if one.note is not None:
             first = _name_of_variant(one, one.first)
             yield printable(f"{named(one.second, one.model, names)} against {first}: {one.note}")

@@ -345,7 +345,8 @@ def store_texts(report: Report) -> Iterator[str]:
 def budget_texts(report: Report) -> Iterator[str]:
     """Say what was paid of a budget. If it stopped the session, one of the report's problems says so, and this too."""
     if report.budget is not None and report.budget.ended is None:
-        yield f"budget: {paid_text(report.budget)}"
+        passed = "; a reply took more than could be foreseen" if report.budget.is_passed else ""
+        yield f"budget: {paid_text(report.budget)}{passed}"
 
 
 def paid_text(budget: BudgetUse) -> str:

@@ -33,6 +33,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     MAX_FLIPPED,
     Flipped,
     compared_flips,
+    comparison_notes,
     comparison_tables,
     diff_heading,
     flipped_heading,
@@ -43,7 +44,6 @@ from pytest_llmeval.reporting.tables.comparisons import (
     ordered_gates,
     shown_diff,
     variant_flips,
-    variant_notes,
     variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, option_texts, sample_fields, sample_heading
@@ -360,7 +360,7 @@ def _parts(
     for table, meaning in chain(*tables):
         heading = f"Against {markdown_text(table.headers[3])}, over the samples that both scored: {meaning}"
         yield MarkdownPart.table(table, NUMBERS, "comparison", heading=heading)
-    if notes := [f"- {markdown_text(note)}" for note in variant_notes(report.variants, names)]:
+    if notes := [f"- {markdown_text(note)}" for note in comparison_notes(report, names)]:
         yield MarkdownPart.of([*notes, ""], NUMBERS)
     yield MarkdownPart.table(per_sample_table(report, names), NUMBERS, "row", heading="A sample took, in the mean:")
     yield MarkdownPart.of(figures, DETAILS)

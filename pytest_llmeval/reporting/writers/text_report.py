@@ -16,6 +16,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     MAX_FAILED,
     MAX_FLIPPED,
     OUTCOMES,
+    comparison_notes,
     comparison_tables,
     flipped_heading,
     flipped_table,
@@ -24,7 +25,6 @@ from pytest_llmeval.reporting.tables.comparisons import (
     gate_name,
     has_improved,
     shown_diff,
-    variant_notes,
     variant_tables,
 )
 from pytest_llmeval.reporting.tables.samples import cut_field, sample_fields, sample_heading
@@ -154,8 +154,8 @@ def summary_lines(report: Report, *, width: int, is_short: bool = False) -> Iter
     if report.variants:
         yield ""
         yield from _matrix_lines(partial(variant_tables, report.variants, names), width)
-        for note in variant_notes(report.variants, names):
-            yield from wrapped_lines(note, width=width)
+    for note in comparison_notes(report, names):
+        yield from wrapped_lines(note, width=width)
     if (took := per_sample_table(report, names)).rows:
         yield from ("", "a sample took, in the mean:", *table_lines(took, width=width))
     if sections:

@@ -19,6 +19,7 @@ from pytest_llmeval.reporting.tables.comparisons import (
     Flipped,
     as_comparison,
     compared_flips,
+    comparison_notes,
     flipped_heading,
     flipped_table,
     gate_flips,
@@ -26,7 +27,6 @@ from pytest_llmeval.reporting.tables.comparisons import (
     has_improved,
     ordered_gates,
     variant_flips,
-    variant_notes,
     variant_tables,
 )
 from pytest_llmeval.reporting.tables.session import (
@@ -280,8 +280,8 @@ def change_tables(report: Report, names: Mapping[str, str]) -> Iterator[PageTabl
         table = replace(table, align=[*table.align[:3], "right", *table.align[4:]])  # the first has no intervals
         note = f"Over the samples that both scored: {meaning}."
         yield PageTable.of(table, f"Against {table.headers[3]}", notes=[note])
-    if notes := [[note] for note in variant_notes(report.variants, names)]:
-        yield PageTable(title="Variants compared in part, or not at all", headers=("why",), rows=notes, align=["left"])
+    if notes := [[note] for note in comparison_notes(report, names)]:
+        yield PageTable(title="What these comparisons leave out", headers=("why",), rows=notes, align=["left"])
     better = report.better_by_suite()
     is_explained, compared = False, "compared" if report.variants else "model"
     for became, title in _CHANGED.items():
