@@ -54,6 +54,8 @@ __all__ = ["compare_reports"]
 
 _LOAD = "load changes all times of a run: p-values, intervals and rates do not count it, only the margin allows for it"
 
+_MAX_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
@@ -93,11 +95,24 @@ def compare_reports(
     results += plans_of.suites_that_did_not_run(selection, undecided)
     results += plans_of.margins_of_nothing(undecided if selection.is_partial else "failed")
     if all(result.outcome == "skipped" for result in results):
-        reasons = dict.fromkeys(result.reason for result in results)
-        why = "; ".join(reasons) or "there is no suite in the session, and none in the baseline"
         outcome: GateOutcome = undecided if options.origin == "ini" else "failed"
-        results.append(baseline_gate(None, outcome, f"nothing was compared: {why}"))
+        results.append(baseline_gate(None, outcome, f"nothing was compared: {_why_nothing(results)}"))
     return tuple(replace(result, origin=options.origin) for result in results)
+
+
+def _why_nothing(results: Sequence[GateResult]) -> str:
+    """Return each reason once, with the suites that it is about if there are several reasons."""
+    suites: dict[str, dict[str, None]] = {}
+    for result in results:
+        suites.setdefault(result.reason, {}).update({} if result.suite is None else {result.suite: None})
+    if not suites:
+        return "there is no suite in the session, and none in the baseline"
+    told = []
+    for reason, names in suites.items():
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        listed = f"{', '.join(list(names)[:_MAX_NAMED])}{more}: " if names and len(suites) > 1 else ""
+        told.append(f"{listed}{reason}")
+    return "; ".join(told)
 
 
 def _compared(

@@ -14,7 +14,7 @@ from pytest_llmeval.errors import ReportError
 from pytest_llmeval.gates.earlier_reports import in_order
 from pytest_llmeval.gates.regressions import numeric_noise
 from pytest_llmeval.gates.sample_pairs import Pairing, Refusal, SamplePairs, Undecided, kept_records, pair_samples
-from pytest_llmeval.gates.subjects import USAGE_METRICS
+from pytest_llmeval.gates.subjects import USAGE_METRICS, no_variant
 from pytest_llmeval.gates.usage import mean_usage, usage_pairs
 from pytest_llmeval.reporting.report.history import History, HistoryPoint, HistoryRun, HistorySeries, HistoryStep
 from pytest_llmeval.reporting.report.origin import ReportOrigin
@@ -136,7 +136,8 @@ def _check_named(reports: Sequence[NamedReport], suites: Collection[str], metric
     known = list(dict.fromkeys(name for info in infos for name in (info.base, info.name)))
     for name in suites:
         if name not in known:
-            raise ReportError(f"no report has a suite {quoted(name)}{expected_one_of(name, known)}")
+            problem = no_variant(name, infos)
+            raise ReportError(problem or f"no report has a suite {quoted(name)}{expected_one_of(name, known)}")
     shown = [suite for _, report in reports for suite in report.suites if not suites or suite.info.is_called(suites)]
     names = list(dict.fromkeys([*(name for suite in shown for name in _measured(suite)), *USAGE_METRICS]))
     for name in metrics:

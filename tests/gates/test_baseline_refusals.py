@@ -430,7 +430,11 @@ def test_nothing_compared_fails() -> None:
         ("a", "accuracy vs baseline", "skipped"),
         (None, "baseline", "failed"),
     ]
-    assert results[-1].reason == ("nothing was compared: not in the baseline; in the baseline, and not selected")
+    assert results[-1].reason == "nothing was compared: b: not in the baseline; a: in the baseline, and not selected"
+    (*_, last) = compared(report(), report(*(ran([True], name) for name in "vwxyz")))
+    assert last.reason == "nothing was compared: not in the baseline"
+    (*_, last) = compared(report(ran([True], "a")), report(*(ran([True], name) for name in "vwxyz")), is_selection=True)
+    assert last.reason.startswith("nothing was compared: v, w, x and 2 more: not in the baseline; a: in the baseline")
     (result,) = compared(report(), report())
     assert (result.outcome, result.suite) == ("failed", None)
 

@@ -236,6 +236,7 @@ REFUSED: dict[str, tuple[list[tuple[str, Report]], dict[str, list[str]], str]] =
     ),
     "no suite": ([run(1, [])], {}, "there is no history to show: no report has a suite"),
     "unknown suite": ([run(1, records(GOOD))], {"suites": ["sum"]}, "no report has a suite 'sum'; did you mean"),
+    "unknown variant": ([run(1, records(GOOD))], {"suites": ["sums@polite"]}, "suite 'sums' has no variants"),
     "unknown metric": ([run(1, records(GOOD))], {"metrics": ["acuracy"]}, "no suite has a metric 'acuracy'; did you"),
 }
 
