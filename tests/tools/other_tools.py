@@ -386,4 +386,5 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(with_tables(PATH.read_text(encoding="utf-8"), tables()), encoding="utf-8")
+    made = tables()  # takes minutes: the page may have been changed by then
+    PATH.write_text(with_tables(PATH.read_text(encoding="utf-8"), made), encoding="utf-8")
