@@ -53,19 +53,45 @@ def noisy_model(folder: Path, *, noise: float = 0.35) -> None:
             save_file(weights, folder / source.name, metadata={"format": "pt"})
 
 
-def example_report(folder: Path) -> Report:
-    """The session's report, with fixed times. Raises ``SystemExit`` where the session did not come to an end."""
+def example_report(folder: Path, suites: Sequence[str] = SUITES, *, baseline: bool = False) -> Report:
+    """The session's report, with fixed times; with the demo model's as ``baseline`` if that is asked for.
+
+    Raises ``SystemExit`` where the session did not come to an end.
+    """
     noisy_model(folder / NOISY)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=."]
-    command += ["--llm-model=demo", f"--llm-model={NOISY}", "--llm-report=report.json", "--llm-gate=accuracy >= 0.6"]
-    command += [str(REPOSITORY / "example_suites" / name) for name in SUITES]
+    options = [str(REPOSITORY / "example_suites" / name) for name in suites]
+    if baseline:
+        _run(folder, "--llm-model=demo", "--llm-report=main.json", *options)
+        options.append("--llm-baseline=main.json")
+    models = ("--llm-model=demo", f"--llm-model={NOISY}")
+    _run(folder, *models, "--llm-report=report.json", "--llm-gate=accuracy >= 0.6", *options)
+    report = read_report(folder / "report.json")
+    return replace(report, created="2026-01-01T12:00:00+00:00", seconds=30.0)
+
+
+def _run(folder: Path, *options: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--rootdir=.",
+        *options,
+    ]
     done = subprocess.run(
-        command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*command, *options],
+        cwd=folder,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if done.returncode not in (0, 1):  # 1: a gate failed
         raise SystemExit(f"the session of the example suites ended with exit code {done.returncode}:\n{done.stdout}")
-    report = read_report(folder / "report.json")
-    return replace(report, created="2026-01-01T12:00:00+00:00", seconds=30.0)
 
 
 def show_sample(page: Page) -> None:
