@@ -23,7 +23,7 @@ import pytest
 from pytest_llmeval.roles import MODEL_FIXTURES
 from pytest_llmeval.text.names import escape_text, split_file
 
-__all__ = ["GatesInVSCode", "LoadingTime", "name_suites_of_gates", "remember_failed", "rerun_misread"]
+__all__ = ["LoadingTime", "VSCodeTree", "name_suites_of_gates", "remember_failed", "rerun_misread"]
 
 
 _SKIPS = "lfplugin-collskip"
@@ -191,14 +191,21 @@ class _GateNode(pytest.Item):
         return self.path, None if self.line is None else self.line - 1, self.name
 
 
-class GatesInVSCode:
-    """Adds the gates of suites to the tests that VS Code's adapter finds when it collects tests, and runs none."""
+class VSCodeTree:
+    """Makes VS Code's tree of tests fit suites, when its adapter collects tests and runs none.
+
+    It takes a sample's line for one of the suite's file, also if the row stands in another, and sees no gates.
+    """
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         from pytest_llmeval.plugin.sample_item import SampleItem
 
-        levels = {item.parent: item.file.info for item in session.items if isinstance(item, SampleItem)}
+        samples = [item for item in session.items if isinstance(item, SampleItem)]
+        for item in samples:
+            if Path(item.sample.path) != item.path:
+                item.forget_line()
+        levels = {item.parent: item.file.info for item in samples}
         for level, info in levels.items():
             assert level is not None  # only the session has no parent
             for rule, line in info.gates.items():

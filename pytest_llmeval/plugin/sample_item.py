@@ -360,6 +360,11 @@ class SampleItem(pytest.Function):
             self._location = shown[self.sample.path], *self._line_and_text
         return self._location
 
+    def forget_line(self) -> None:
+        """Let ``location`` name no line."""
+        file, _, text = self.location
+        self._location = file, None, text
+
     @property
     def _line_and_text(self) -> tuple[int | None, str]:
         """Return the row's line, counted from 0, and the suite's and sample's names."""

@@ -142,9 +142,9 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
 
         name_suites_of_gates(config)
     if config.option.collectonly and manager.hasplugin("vscode_pytest"):
-        from pytest_llmeval.plugin.other_plugins import GatesInVSCode
+        from pytest_llmeval.plugin.other_plugins import VSCodeTree
 
-        manager.register(GatesInVSCode(), "llmeval-gates-in-vscode")
+        manager.register(VSCodeTree(), "llmeval-vscode-tree")
     if settings.strict:
         from pytest_llmeval.plugin.recording import Strict
 

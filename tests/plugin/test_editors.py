@@ -117,11 +117,15 @@ def test_samples_of_a_plain_suite_stand_below_its_file(project: pytest.Pytester)
 
 
 def test_a_class_and_a_sample_have_their_lines(project: pytest.Pytester) -> None:
-    write(project, sums_yaml=SUMS, test_a_py=CLASS)
+    """A row of a data file has none: the editor would take it for one of the suite's file."""
+    data = "suite: other\ndataset: {path: rows.jsonl}\nscore: number\n"
+    (project.path / "suites/rows.jsonl").write_text('{"id": "r1", "question": "1 + 1", "target": 2}\n')
+    write(project, sums_yaml=SUMS, test_a_py=CLASS, data_yaml=data)
     lines = discovered(project, "--llm-model=random").lines
     found = {nodeid.rpartition("suites/")[2]: line for nodeid, line in lines.items()}
     assert found["sums.yaml::s1"] == 4
     assert found[f"sums.yaml::{GATE}"] == 2
+    assert "data.yaml::r1" not in found
     assert found["test_a.py::TestWords"] == 4
     assert found["test_a.py::TestSums"] == 8
 
