@@ -10,6 +10,7 @@ import pytest
 MODELS = """
 import asyncio, os
 from pathlib import Path
+from pytest_llmeval.types import GenerateResponse
 
 def _asked():
     with Path(__file__).with_name("asked").open("a") as file:
@@ -30,6 +31,10 @@ def silent(prompt):
 def growing(prompt):
     first = int(prompt.partition("+")[0])
     return {**answer(prompt), "cost": 1.0 if first < 4 else 4.0}
+
+class Sums:
+    def generate(self, requests):
+        return [GenerateResponse(text=silent(request.prompt)) for request in requests]
 
 class Batches:
     def generate(self, requests):
@@ -142,7 +147,10 @@ def test_a_function_whose_price_is_0_says_what_it_costs(llm_pytester: pytest.Pyt
     assert result.ret == 0
     assert num_asked(llm_pytester) == 30
     result.stdout.fnmatch_lines(["budget: 0 of 7 paid", "gates: 1 passed"])
-    assert run(llm_pytester, *workers, "--llm-model-arg=price_in=1", model="silent").ret == 1
+    # An object that is asked for many at once says no price behind its name, and the session's is for it as well.
+    assert run(llm_pytester, *workers, "--llm-model-arg=price_in=0", model="Sums").ret == 0
+    for model in ("silent", "Sums"):
+        assert run(llm_pytester, *workers, "--llm-model-arg=price_in=1", model=model).ret == 1
 
 
 @pytest.mark.parametrize("budget", ["5", "6"])

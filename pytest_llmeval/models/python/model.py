@@ -213,6 +213,10 @@ def load_python(
     answerer, per_call = make_answerer(found, own, name, attribute)
     code = hash_of_sources(answerer, imported_name(module))
     source: dict[str, JSON] = {} if code is None else {SOURCE: code}
+    own_prices = {**(prices or {}), **{one: arguments[one] for one in _PRICES if one in ours and one in arguments}}
+    price_in, price_out = (price_of(own_prices, name, one) for one in _PRICES)
+    if _are_0((price_in, price_out)) and budget is not None and budget.most_tokens is None:
+        budget = None  # it keeps to any, and its calls need not wait for what others cost
     if any(callable(getattr(answerer, method, None)) for method in METHODS):
         if given := [key for key in ours if key in arguments and key != "shown"]:
             has = next(method for method in METHODS if callable(getattr(answerer, method, None)))
@@ -232,10 +236,13 @@ def load_python(
     if budget is not None and embeds:
         raise ModelError(f"model {name}: a function that is the embedder cannot keep to a budget")
     kind = EmbeddingFunction if embeds else CallableModel
-    own_prices = {**(prices or {}), **{one: arguments[one] for one in _PRICES if one in ours and one in arguments}}
-    price_in, price_out = (price_of(own_prices, name, one) for one in _PRICES)
     prices_of = (price_in, price_out)
     return kind(answerer, identity, per_call, bounds=bounds or _UNBOUNDED, prices=prices_of, budget=budget)
+
+
+def _are_0(prices: tuple[float | None, float | None]) -> bool:
+    """Tell whether nothing is paid: if one price is 0 and the other is not given, that one counts as 0 too."""
+    return {*prices} - {None} == {0.0}
 
 
 class PythonObject(NamedModel):
@@ -372,7 +379,7 @@ class CallableModel(Backend):
         costs = [count * price / 1e6 for count, price in counted if count and price is not None]
         if costs:
             return math.fsum(costs)
-        return 0.0 if response.cost is None and {*self._prices} - {None} == {0.0} else response.cost
+        return 0.0 if response.cost is None and _are_0(self._prices) else response.cost
 
     def _problem(self, outcome: CallOutcome) -> RequestError | None:
         """Return why a call has no result; None if it has one."""
