@@ -73,24 +73,26 @@ def test_a_suite_stands_by_its_main_metric_and_opens_into_the_others() -> None:
 def test_bars_stand_on_the_scale_of_the_metric() -> None:
     marks = Metric(value=1.5, n=37, kind="mean", ci_low=1.0, ci_high=2.0)
     categories = {
-        name: Summary(num_expected=9, num_scored=9, num_unscored=0, num_no_answer=0, metrics={"marks": metric})
+        name: Summary(
+            num_expected=9, num_scored=9, num_unscored=0, num_no_answer=0, metrics={"marks": metric, "f1": metric}
+        )
         for name, metric in (("x", replace(marks, value=3.0, ci_low=2.0, ci_high=4.0)), ("y", marks))
     }
     huge = {"marks": replace(marks, value=1e300, ci_low=None, ci_high=None)}
     found = matrix_of(
         [
             of_suite("a", metrics={"accuracy": proportion(0.5, 0.25, 0.75)}),
-            of_suite("b", metrics={"marks": marks}, categories=categories, info_metrics=("marks",)),
+            of_suite("b", metrics={"marks": marks, "f1": marks}, categories=categories, info_metrics=("marks",)),
             of_suite("c", metrics=huge, info_metrics=("marks",)),
         ]
     )
     bars = [[cell.bar for cell in row.cells if cell] for suite in found.suites for row in (suite.row, *suite.further)]
     assert bars == [
         [[25, 50, 75, None]],
-        [[25, 37.5, 50, None]],  # from 0 to the highest end, of the categories too
+        *[[[25, 37.5, 50, None]]] * 2,  # from 0 to the highest end, of the categories too
         [[50, 75, 100, None]],
         [[25, 37.5, 50, None]],
-        [[None, None, None, None]],
+        *[[[None] * 4]] * 3,  # categories by another metric, and a number that is too large
     ]
 
 

@@ -206,7 +206,8 @@ def _suite(
     first, *further = [_row(heading_of(metric), metric, wholes, scales[metric], changes[metric]) for metric in metrics]
     for metric in metrics:
         for category in categories:
-            further.append(_row(category, metric, [_part(suite, category) for suite in members], scales[metric]))
+            scale = scales[metric] if metric == leading else None  # bars of all would make a large page slow
+            further.append(_row(category, metric, [_part(suite, category) for suite in members], scale))
     failed = [findings.failed(suite) for suite in members]
     return MatrixSuite(first._replace(name=printable(name)), further, [*map(printable, notes)], failed)
 
@@ -215,7 +216,7 @@ def _row(
     name: str,
     metric: str,
     rows: Sequence[MetricRow | None],
-    scale: tuple[float, float],
+    scale: tuple[float, float] | None,
     changes: Sequence[Change | None] = (),
 ) -> MatrixRow:
     counts = dict.fromkeys(count_text(row) for row in rows if row is not None)
@@ -224,7 +225,7 @@ def _row(
         found = row.summary.metrics.get(metric)
         ends = (None, None) if found is None else ends_shown(found)
         values = (ends[0], None if found is None else found.value, ends[1], None if change is None else change.before)
-        bar = [None if value is None else _percent(value, *scale) for value in values]
+        bar = [None if value is None or scale is None else _percent(value, *scale) for value in values]
         return Cell(value_text(found, row.summary), f"n {count_text(row)}" if len(counts) > 1 else "", bar, change)
 
     cells = [None if row is None else cell(row, change) for row, change in zip_longest(rows, changes)]
