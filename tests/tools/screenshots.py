@@ -70,25 +70,10 @@ def example_report(folder: Path, suites: Sequence[str] = SUITES, *, baseline: bo
 
 
 def _run(folder: Path, *options: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "--rootdir=.",
-        *options,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir=."]
+    command += options
     done = subprocess.run(
-        [*command, *options],
-        cwd=folder,
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=folder, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode not in (0, 1):  # 1: a gate failed
         raise SystemExit(f"the session of the example suites ended with exit code {done.returncode}:\n{done.stdout}")
