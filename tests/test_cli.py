@@ -63,9 +63,7 @@ def test_a_family_and_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_preset_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets", "mmul"]) == 1
-    assert capsys.readouterr().err.startswith(
-        "llmeval presets: preset: there is no preset 'mmul'; did you mean 'mmlu'?"
-    )
+    assert capsys.readouterr().err.startswith("llmeval presets: there is no preset 'mmul'; did you mean 'mmlu'?")
 
 
 def test_the_schema_accepts_the_example_suites_and_refuses_a_misspelt_key(capsys: pytest.CaptureFixture[str]) -> None:

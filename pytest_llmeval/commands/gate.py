@@ -277,7 +277,7 @@ def _conclude(report: Report, results: Sequence[GateResult], options: argparse.N
     write_file(lines, options.output, is_json=options.format == "json")
     _tell_github(report, options.command)
     if not decided:
-        say(options.command, nothing)
+        say(options.command, "no gate was decided: all were skipped, for the reasons given" if results else nothing)
     return exit_code
 
 

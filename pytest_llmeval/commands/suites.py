@@ -133,7 +133,7 @@ def _listed_presets(name: str | None, *, as_json: bool) -> str:
             try:
                 chosen = [load_preset(name)]
             except PresetError as error:
-                raise LLMEvalError(str(error)) from None
+                raise LLMEvalError(str(error).removeprefix("preset: ")) from None
         if len(chosen) == 1 and not as_json:
             return _described(chosen[0])
         presets = chosen

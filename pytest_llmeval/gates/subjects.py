@@ -87,7 +87,7 @@ def find_subject(text: str, metrics: Sequence[str], categories: Collection[str])
             raise SubjectError(f"{usage} has no mean over categories; leave out {_MACRO}, or name a category")
         metric = find_metric(usage, metrics)
         if len(categories) < 2:
-            found = f"all are of {quoted(next(iter(categories)))}" if categories else "none has one"
+            found = f"all are in {quoted(next(iter(categories)))}" if categories else "none of them is in a category"
             raise SubjectError(f"{quoted(wanted)} is a mean over the categories of the samples, and {found}")
         if definition(metric).kind == "count":
             raise SubjectError(f"{metric} is a count of samples, which has no mean over categories")
@@ -217,7 +217,10 @@ def _known(word: str, words: Iterable[str]) -> str:
     near = nearest(word, names)
     listed = ", ".join(names[:MAX_LISTED]) + (", …" if len(names) > MAX_LISTED else "")
     hint = f"; did you mean {quoted(near)}?" if near is not None else ""
-    return f"{hint} There is {listed}" if hint and len(names) > 1 else hint or f"; there is {listed or 'none'}"
+    if not names:
+        return "; there is none"
+    expected = f"xpected {'one of ' if len(names) > 1 else ''}{listed}"
+    return f"{hint} E{expected}" if hint and len(names) > 1 else hint or f"; e{expected}"
 
 
 def _plain(text: str) -> str:

@@ -39,7 +39,7 @@ __all__ = [
 _ROUNDING = 1e-9
 _WHY_UNTIMED = "replies from a store or from a shared batch have no time of their own"
 _WHY_UNKNOWN = {
-    "cost": "a model or judge that was asked gives no price: see price_in and price_out",
+    "cost": "a model or judge that was asked has no price: give price_in and price_out",
     "num_tokens": "the model does not count tokens",
     "num_prompt_tokens": "the model does not count tokens",
 }

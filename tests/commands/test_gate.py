@@ -98,6 +98,8 @@ def test_a_selection_does_not_decide_a_suites_gate(tmp_path: Path, capsys: pytes
     path = saved(tmp_path, "part.json", part)
     code, results = as_json(capsys, "gate", path)
     assert (code, [result["outcome"] for result in results]) == (1, ["skipped"])
+    _, _, err = run(capsys, "gate", path)
+    assert err == "llmeval gate: no gate was decided: all were skipped, for the reasons given\n"
     code, results = as_json(capsys, "gate", path, "--require")
     assert (code, [result["outcome"] for result in results]) == (1, ["failed"])
     code, results = as_json(capsys, "gate", path, "--gate", "accuracy >= 0.5")

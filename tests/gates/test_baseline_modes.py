@@ -119,7 +119,7 @@ def test_the_margin_of_a_suite_goes_before_that_of_all() -> None:
     assert outcomes(results) == [("a", "accuracy vs baseline", "failed"), ("b", "accuracy vs baseline", "passed")]
 
 
-LISTED = "There is accuracy, cost, seconds, num_tokens, num_prompt_tokens"
+LISTED = "Expected one of accuracy, cost, seconds, num_tokens, num_prompt_tokens"
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_categories_and_their_mean() -> None:
         ("passed", "c", "accuracy", 0.65, "category.c.accuracy 0.650 [0.581, 0.713], n 200"),
         ("failed", None, "accuracy", 0.575, "macro.accuracy 0.575, n 2: below 0.6"),
         ("failed", None, None, None, "macro.accuracy has no interval, n 2"),
-        ("failed", None, None, None, "there is no category 'd'; there is a.b\x1b, c"),
+        ("failed", None, None, None, "there is no category 'd'; expected one of a.b\x1b, c"),
         ("failed", None, None, None, "macro.brier was not measured in each category"),
     ]
     rule = GateRule("category.a.b\x1b.accuracy > 0", "category.a.b\x1b.accuracy", ">", 0.0)
@@ -216,13 +216,13 @@ FAILS_CLOSED = {
     ),
     "no such metric": (
         suite("acuracy < 2"),
-        "there is no metric 'acuracy'; did you mean 'accuracy'? There is accuracy, brier, correct, cost, seconds, "
-        "num_tokens, num_prompt_tokens",
+        "there is no metric 'acuracy'; did you mean 'accuracy'? Expected one of accuracy, brier, correct, cost, "
+        "seconds, num_tokens, num_prompt_tokens",
     ),
     "no metrics": (suite("accuracy < 2", summary=summary({})), "accuracy was not measured"),
     "a category that did not run": (
         suite("category.x.accuracy < 2", categories={"y": summary()}),
-        "there is no category 'x'; there is y",
+        "there is no category 'x'; expected y",
     ),
     "unscored in the category": (
         suite(
@@ -553,8 +553,8 @@ def test_a_gate_of_the_ini_file_that_is_for_nothing_in_the_whole_project() -> No
             "category.civl.accuracy > 0",
             "ini",
             "failed",
-            "no suite that ran has 'category.civl.accuracy': there is no category 'civl'; did you mean 'civil'? There "
-            "is civil, art",
+            "no suite that ran has 'category.civl.accuracy': there is no category 'civl'; did you mean 'civil'? "
+            "Expected one of civil, art",
         ),
     ]
     assert [one.reason for one in decide_thresholds(report(), gates[:2], is_whole=True)] == [

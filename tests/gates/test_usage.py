@@ -61,7 +61,7 @@ COSTS = [{"cost": 0.001}, {"cost": 0.002}, {"cost": 0.006}]
             [*COSTS, {"cost": None}],
             "sum(cost) <= 5",
             "failed",
-            "cost is not known for 1 of 4 samples: a model or judge that was asked gives no price*",
+            "cost is not known for 1 of 4 samples: a model or judge that was asked has no price: give price_in*",
         ),
         (
             [{"cost": 0.001, "num_judge_requests": 2, "judge_cost": 0.01}] * 2,

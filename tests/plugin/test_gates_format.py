@@ -39,7 +39,7 @@ MISTAKES = {
     "a metric of the suite": (
         "gates:\n- accuracy >= 0.6\n- acuracy >= 0.6\n",
         [],
-        "capitals.yaml:11: gates.1: 'acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? T*",
+        "capitals.yaml:11: gates.1: 'acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? Expected*",
     ),
     "a rule": (
         "gates: [accuracy]\n",
@@ -49,7 +49,7 @@ MISTAKES = {
     "a category": (
         "gates: [category.est.accuracy > 0]\n",
         [],
-        "capitals.yaml:9: gates.0: *: there is no category 'est'; did you mean 'west'? There is west, south, north",
+        "capitals.yaml:9: gates.0: *: there is no category 'est'; did you mean 'west'? Expected one of west, *",
     ),
     "clusters": (
         "cluster: part\n",
@@ -59,7 +59,7 @@ MISTAKES = {
     "a primary metric": (
         "primary_metric: f1\n",
         [],
-        "capitals.yaml:9: primary_metric: there is no metric 'f1'; there is *",
+        "capitals.yaml:9: primary_metric: there is no metric 'f1'; expected *",
     ),
     "a gate from outside": (
         "",
@@ -169,7 +169,12 @@ def test_a_gate_of_a_metric_that_nobody_knows_before_the_run(project: pytest.Pyt
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert [(gate["name"], gate["outcome"], gate["reason"]) for gate in report_of(project)["gates"]] == [
         ("wit >= 0.5", "passed", "wit 0.500, n 2"),
-        ("wits >= 0.5", "failed", "there is no metric 'wits'; did you mean 'wit'?"),
+        (
+            "wits >= 0.5",
+            "failed",
+            "there is no metric 'wits'; did you mean 'wit'? Expected one of wit, cost, seconds, num_tokens, "
+            "num_prompt_tokens",
+        ),
     ]
 
 

@@ -41,7 +41,8 @@ def test_what_is_found(text: str, subject: GateSubject) -> None:
     assert " ".join(str(subject).split()) == text
 
 
-HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
+OWN = "Expected one of accuracy, skill, flexible.accuracy, pass@4, correct"
+HAS = f"{OWN}, cost, seconds, num_tokens, num_prompt_tokens"
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,13 @@ HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
         ),
         ("f1", CATEGORIES, f"there is no metric 'f1'; {HAS.lower()}"),
         ("", CATEGORIES, f"there is no metric ''; {HAS.lower()}"),
-        ("macro.skil", CATEGORIES, f"there is no metric 'skil'; did you mean 'skill'? {HAS}"),
-        ("macro.skill", (), "'macro.skill' is a mean over the categories of the samples, and none has one"),
-        ("macro.skill", ("law",), "'macro.skill' is a mean over the categories of the samples, and all are of 'law'"),
+        ("macro.skil", CATEGORIES, f"there is no metric 'skil'; did you mean 'skill'? {OWN}"),
+        (
+            "macro.skill",
+            (),
+            "'macro.skill' is a mean over the categories of the samples, and none of them is in a category",
+        ),
+        ("macro.skill", ("law",), "'macro.skill' is a mean over the categories of the samples, and all are in 'law'"),
         (
             "macro.correct",
             CATEGORIES,
@@ -73,10 +78,11 @@ HAS = "There is accuracy, skill, flexible.accuracy, pass@4, correct"
         (
             "category.lav.civil.flexible.accuracy",
             CATEGORIES,
-            "there is no category 'lav.civil'; did you mean 'law.civil'? There is law, law.civil, two  words, 1.5",
+            "there is no category 'lav.civil'; did you mean 'law.civil'? Expected one of law, "
+            "law.civil, two  words, 1.5",
         ),
-        ("category.art.x", ("law",), "there is no category 'art'; there is law"),
-        ("category.art", ("law",), "there is no category 'art'; there is law"),
+        ("category.art.x", ("law",), "there is no category 'art'; expected law"),
+        ("category.art", ("law",), "there is no category 'art'; expected law"),
         (
             "category.law.accuracy",
             (),
@@ -103,7 +109,7 @@ def test_the_open_names_of_one_scorer_of_several_begin_with_its_name() -> None:
     assert find_metric("b.wit", ("accuracy", "b.*")) == "b.wit"
     with pytest.raises(SubjectError) as caught:
         find_metric("wit", ("accuracy", "b.*"))
-    assert str(caught.value) == "there is no metric 'wit'; there is accuracy"
+    assert str(caught.value) == "there is no metric 'wit'; expected accuracy"
 
 
 def test_a_metric_that_a_user_named_like_a_category() -> None:

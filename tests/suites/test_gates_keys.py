@@ -124,11 +124,12 @@ REFUSED_BY_THE_SCORER = {
     "a metric": (
         HEAD + ONE + "gates:\n- accuracy >= 0.6\n- acuracy >= 0.6\n",
         "6: gates.1: 'acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? "
-        "There is accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens",
+        "Expected one of accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens",
     ),
     "a category": (
         BY_PART + "gates: [category.yz.accuracy >= 0.6]\n",
-        "5: gates.0: 'category.yz.accuracy >= 0.6': there is no category 'yz'; did you mean 'y.z'? There is x, y.z",
+        "5: gates.0: 'category.yz.accuracy >= 0.6': there is no category 'yz'; did you mean 'y.z'? "
+        "Expected one of x, y.z",
     ),
     "a category without any": (
         HEAD + ONE + "gates: [category.x.accuracy >= 0.6]\n",
@@ -140,7 +141,7 @@ REFUSED_BY_THE_SCORER = {
     ),
     "a primary metric": (
         HEAD + ONE + "primary_metric: brier\n",
-        "4: primary_metric: there is no metric 'brier'; there is accuracy, no_answer",
+        "4: primary_metric: there is no metric 'brier'; expected one of accuracy, no_answer",
     ),
     "a count as primary metric": (
         HEAD + ONE + "primary_metric: no_answer\n",
@@ -187,7 +188,7 @@ def test_gates_of_llm_set(load: Load) -> None:
         check(load(text, {}, "s: gates.0=acuracy >= 0.7"))
     assert str(caught.value) == (
         "s.yaml: --llm-set 's: gates.0=acuracy >= 0.7': gates.0: 'acuracy >= 0.7': there is no metric 'acuracy'; did "
-        "you mean 'accuracy'? There is accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens"
+        "you mean 'accuracy'? Expected one of accuracy, no_answer, cost, seconds, num_tokens, num_prompt_tokens"
     )
     with pytest.raises(SuiteError) as caught:
         load(text, {}, "s: gates.0=acuracy")
@@ -295,8 +296,8 @@ def test_gates_from_outside(load: Load, given: str) -> None:
     [
         (
             "s: acuracy >= 0.6",
-            "s.yaml: --llm-gate 's: acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? There is "
-            "accuracy, ",
+            "s.yaml: --llm-gate 's: acuracy >= 0.6': there is no metric 'acuracy'; did you mean 'accuracy'? "
+            "Expected one of accuracy, ",
         ),
         (
             "s: category.x.accuracy >= 0.6",
@@ -352,15 +353,15 @@ def test_gates_for_every_suite_that_one_has(text: str) -> None:
         ("sum(costs) <= 5", "no suite has 'costs'; did you mean 'cost'?"),
         (
             "category.wets.brier > 0",
-            "no suite has 'category.wets.brier': there is no category 'wets'; did you mean 'west'? There is west, "
-            "south, add",
+            "no suite has 'category.wets.brier': there is no category 'wets'; did you mean 'west'? "
+            "Expected one of west, south, add",
         ),
         ("category.add.brier > 0", "no suite has 'category.add.brier'"),
         ("nowhere: acuracy > 0", "no suite 'nowhere' was collected, only 'capitals', 'sums'"),
         (
             "macro.acuracy > 0",
-            "no suite has 'macro.acuracy': there is no metric 'acuracy'; did you mean 'accuracy'? There is accuracy, "
-            "brier, flexible.accuracy",
+            "no suite has 'macro.acuracy': there is no metric 'acuracy'; did you mean 'accuracy'? "
+            "Expected one of accuracy, brier, flexible.accuracy",
         ),
     ],
 )
