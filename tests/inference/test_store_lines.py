@@ -214,8 +214,9 @@ def test_what_makes_another_model(changed: dict[str, Any]) -> None:
         {"name": "./a/copy"},
         {"device": "cuda:3"},
         {"details": {"torch": "2.9", "urls": ["http://two/v1"]}},
+        {"details": {"torch": "2.9", "known_by_content": True}},  # which stores that are older do not know
     ],
-    ids=["name", "number of the device", "place of the server"],
+    ids=["name", "number of the device", "place of the server", "that it is known"],
 )
 def test_what_makes_no_other_model(changed: dict[str, Any]) -> None:
     assert fingerprint_of(replace(IDENTITY, **changed)) == fingerprint_of(IDENTITY)
