@@ -150,7 +150,7 @@ def test_a_function_whose_price_is_0_says_what_it_costs(llm_pytester: pytest.Pyt
     # An object that is asked for many at once says no price behind its name, and the session's is for it as well.
     assert run(llm_pytester, *workers, "--llm-model-arg=price_in=0", model="Sums").ret == 0
     for model in ("silent", "Sums"):
-        assert run(llm_pytester, *workers, "--llm-model-arg=price_in=1", model=model).ret == 1
+        assert run(llm_pytester, *workers, "--llm-model-arg=price_in=1", model=model).ret != 0
 
 
 @pytest.mark.parametrize("budget", ["5", "6"])
