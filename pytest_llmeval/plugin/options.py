@@ -459,7 +459,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="K",
         kind="number",
         parse=_imported("gates.options:parse_number_of_reports"),
-        help="Of several reports that --llm-baseline names, compare with the mean of the last K. Default: 5.",
+        help="Compare with the mean of the last K reports, where --llm-baseline names several. Default: 5.",
     ),
     Option(
         name="update_baseline",

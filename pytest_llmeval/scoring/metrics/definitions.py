@@ -240,12 +240,12 @@ _DEFINITIONS = (
     _gain(
         "judge.sensitivity",
         "proportion",
-        "Of the replies that people call right, the share that the judge calls right.",
+        "Share of the right replies, as people see it, that the judge calls right, too.",
     ),
     _gain(
         "judge.specificity",
         "proportion",
-        "Of the replies that people call wrong, the share that the judge calls wrong.",
+        "Share of the wrong replies, as people see it, that the judge calls wrong, too.",
     ),
     _gain(
         "corrected_accuracy",
