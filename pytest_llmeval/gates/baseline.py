@@ -353,5 +353,5 @@ def _tested(
     outcome: GateOutcome = "failed" if is_failed else "passed"
     reason = regression_reason(regression, flipped_to=paired.flipped_to, largest_drop=paired.largest_drop)
     if settings.mode == "significant" and not is_failed and not paired.can_find(level):
-        outcome, reason = undecided, f"{undecided_reason(regression)}: {reason}"
+        outcome, reason = undecided, f"{undecided_reason(regression, level)}: {reason}"
     return replace(one.gate, outcome=outcome, reason=reason, value=difference.second, regression=regression)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pytest_llmeval.gates.subjects import USAGE_METRICS
 from pytest_llmeval.reporting.report.report import Regression
 from pytest_llmeval.reporting.tables.cells import number, small_number
@@ -113,10 +115,14 @@ def too_few_measured(metric: str, paired: PairedMetric, num_unscored: int, min_m
     )
 
 
-def undecided_reason(found: Regression) -> str:
-    """Return the reason why a test that could not have failed decides nothing."""
+def undecided_reason(found: Regression, level: float) -> str:
+    """Return the reason why a test that could not have failed decides nothing.
+
+    Where all of n samples became worse, the sign test's p is 0.5 to the power of n, which has to be at most ``level``.
+    """
     units, count = ("samples", found.n) if found.num_clusters is None else ("clusters", found.num_clusters)
-    return f"undecided: too few {units} for any drop to be significant ({count:,})"
+    least = math.ceil(-math.log2(level))
+    return f"undecided: too few {units} for any drop to be significant ({count:,}; at least {least:,} are needed)"
 
 
 def _effect(found: Regression) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -48,7 +49,7 @@ class SubjectError(LookupError):
 
 
 class BoundError(ValueError):
-    """A gate asks for the bound of an interval that a metric does not have."""
+    """A gate asks for the bound of an interval, or for a number, that a metric does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +161,16 @@ def check_bound(rule: GateRule, subject: GateSubject) -> None:
         raise BoundError(f"{rule.bound} is for {', '.join(names)} and {last}, and not for {subject.metric}")
     if rule.bound != "value" and definition(subject.metric).kind == "count":
         raise BoundError(f"{subject.metric} is a count of samples, which has no interval; leave out {rule.bound}")
+
+
+def _check_threshold(rule: GateRule, subject: GateSubject) -> None:
+    """Raise ``BoundError`` for a number that the metric cannot have: the gate would always pass, or never."""
+    limits = definition(subject.metric)
+    if not subject.is_usage and not limits.lowest <= rule.threshold <= limits.highest:
+        span = f"at most {limits.highest:g}" if limits.lowest == -math.inf else f"at least {limits.lowest:g}"
+        if math.inf not in (-limits.lowest, limits.highest):
+            span = f"from {limits.lowest:g} to {limits.highest:g}"
+        raise BoundError(f"{subject.metric} is {span}; {rule.threshold:g} decides nothing")
 
 
 def find_compared(text: str, metrics: Sequence[str]) -> tuple[str, bool]:
@@ -331,7 +342,9 @@ def unmatched_gates(
 
 
 def _check(rule: GateRule, metrics: Sequence[str], categories: Collection[str]) -> None:
-    check_bound(rule, find_subject(rule.subject, metrics, categories))
+    subject = find_subject(rule.subject, metrics, categories)
+    check_bound(rule, subject)
+    _check_threshold(rule, subject)
 
 
 def _categories(suite: Suite) -> tuple[str, ...]:

@@ -101,6 +101,8 @@ class NamedSuites:
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        if settings.data is not None and not (config.invocation_params.dir / settings.data.expanduser()).is_dir():
+            raise OptionError(f"--llm-data {settings.data}: there is no such folder")
         asked: dict[tuple[str, str | None], _Asked] = {}
         for text in settings.suite:
             try:

@@ -137,7 +137,8 @@ def load_named_suite(
             if spec.hub is None or "dataset" not in files:
                 raise
             folder = "a folder and give that by --llm-data" if data is None else f"{data.shown} (--llm-data)"
-            advice = f"or put {files['dataset'][0]}, as it was published, into {folder}"
+            hub = spec.hub if spec.config is None else f"{spec.hub}, {spec.config}"
+            advice = f"or put {' and '.join(names[0] for names in files.values())}, as published ({hub}), into {folder}"
             why = error.message.removesuffix(", or name files with path")  # there is no suite file to name them in
             raise SuiteError(f"{why}, {advice}", path=error.path, line=error.line) from None
         yield first

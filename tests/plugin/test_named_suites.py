@@ -226,14 +226,22 @@ def test_what_lies_nowhere_is_asked_for_by_its_file(project: pytest.Pytester, wo
     """The tests have no network, and nothing in the hub's cache."""
     result = project.runpytest(*workers, "--llm-suite=squad")
     result.stdout.fnmatch_lines(
-        ["squad: preset squad: *, or put squad/dev-v1.1.json, as it was published, into data *"]
+        ["squad: preset squad: *, or put squad/dev-v1.1.json, as published (rajpurkar/squad), into data *"]
     )
     project.path.joinpath("data/gsm8k/train.jsonl").unlink()
     result = project.runpytest(*workers, "--llm-suite=gsm8k")
     result.stdout.fnmatch_lines(["gsm8k: *prompt.fewshot.path: *data/gsm8k/train.jsonl: *"])
     project.makeini("[pytest]\n")
     result = project.runpytest(*workers, "--llm-suite=gsm8k")
-    result.stdout.fnmatch_lines(["gsm8k: *, or put gsm8k/test.jsonl, as it was published, into a folder and give *"])
+    result.stdout.fnmatch_lines(
+        ["gsm8k: *, or put gsm8k/test.jsonl and gsm8k/train.jsonl, as published (*), into a folder and give *"]
+    )
+
+
+def test_a_folder_of_data_that_there_is_not(project: pytest.Pytester) -> None:
+    result = project.runpytest("--llm-suite=gsm8k", "--llm-data=nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --llm-data nowhere: there is no such folder"])
 
 
 def test_an_override_names_other_rows(project: pytest.Pytester) -> None:

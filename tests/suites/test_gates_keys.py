@@ -139,6 +139,10 @@ REFUSED_BY_THE_SCORER = {
         HEAD + ONE + "gates: [no_answer <= 3, ci_low(no_answer) > 0]\n",
         "4: gates.1: 'ci_low(no_answer) > 0': no_answer is a count of samples, which has no interval; leave out ci_low",
     ),
+    "a number that the metric cannot have": (
+        HEAD + ONE + "gates: [accuracy >= 60]\n",
+        "4: gates.0: 'accuracy >= 60': accuracy is from 0 to 1; 60 decides nothing",
+    ),
     "a primary metric": (
         HEAD + ONE + "primary_metric: brier\n",
         "4: primary_metric: there is no metric 'brier'; expected one of accuracy, no_answer",

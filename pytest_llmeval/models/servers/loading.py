@@ -28,7 +28,7 @@ from pytest_llmeval.models.servers.llama_cpp import LlamaCppPython, LlamaServer
 from pytest_llmeval.models.servers.model import Replicas, ServerModel, ServerReplica
 from pytest_llmeval.models.servers.ollama import OllamaDialect
 from pytest_llmeval.models.servers.planning import Planner
-from pytest_llmeval.models.servers.self_test import (
+from pytest_llmeval.models.servers.server_checks import (
     GREEDY_PROMPTS,
     Probe,
     ServerVerdict,
