@@ -102,5 +102,10 @@ def test_the_beginning_of_retrieval(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_beginning_of_ci(tmp_path: Path) -> None:
-    (failed,) = follow(docs_page("ci.md").partition("\nCommit all three files")[0], tmp_path)
+    page = docs_page("ci.md")
+    (failed,) = follow(page.partition("\nCommit all three files")[0], tmp_path)
     assert "--llm-model=random" in failed
+    # the comment that the page shows is on this run
+    (table,) = re.findall(r"^```\n(\| outcome .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    shown = run(f"{failed} --llm-report r.json; llmeval show r.json --format markdown", tmp_path)
+    assert table in shown.stdout

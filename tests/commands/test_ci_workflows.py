@@ -78,7 +78,8 @@ def test_it_names_options_that_exist(file: str, folder: Path) -> None:
 
 
 def test_both_run_the_same_commands(github: dict[Any, Any], gitlab: dict[Any, Any]) -> None:
-    assert step(github, "suites", "Run the suites")["run"] == gitlab["llmeval"]["script"][0]
+    assert step(github, "suites", "Run the suites")["run"] == gitlab["llmeval"]["script"][1]
+    assert gitlab["llmeval"]["script"][0] == gitlab["llmeval"]["after_script"][0]
     assert step(github, "suites", "Prepare the comment")["run"] == gitlab["llmeval"]["after_script"][1]
     assert read_include(gitlab) == GITLAB
 
@@ -275,14 +276,21 @@ def test_from_the_first_run_to_a_baseline_that_a_pull_request_renews(
     prepared = checkout.run("Prepare the comment")
     assert prepared.returncode == 0
     assert "::error" not in prepared.stdout, "nothing failed here"
-    assert checkout.comment.startswith("This change replaces or removes suites/baseline.json")
+    assert checkout.comment.startswith("This change replaces suites/baseline.json")
     assert re.search(r"failed.*accuracy vs baseline.*1\.000.*0\.375", checkout.comment), checkout.comment
 
-    # and without any: what main has is compared nevertheless
+    # and without any: it fails, and what main has is compared nevertheless
+    checkout.git("checkout", "--quiet", "change")
     checkout.git("rm", "--quiet", "suites/baseline.json")
     checkout.commit("no baseline")
-    assert checkout.run("Prepare the comment", main_branch="main").returncode == 0
-    assert checkout.comment.startswith("This change replaces or removes suites/baseline.json")
+    checkout.merge()
+    removed = checkout.run("Run the suites")
+    assert removed.returncode == 1, removed.stdout
+    assert "gates: 1 skipped, 2 passed" in removed.stdout
+    assert removed.stdout.splitlines()[-1].startswith("failed: this change removes suites/baseline.json,")
+    assert checkout.run("Prepare the comment").returncode == 0
+    assert checkout.comment.startswith("This change removes suites/baseline.json, and fails for that.")
+    assert re.search(r"failed.*accuracy vs baseline.*1\.000.*0\.375", checkout.comment), checkout.comment
 
 
 def test_a_baseline_that_was_not_written_is_not_kept(tmp_path: Path, github: dict[Any, Any]) -> None:
