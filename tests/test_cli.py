@@ -32,7 +32,9 @@ def test_the_list_names_every_preset_or_its_family(capsys: pytest.CaptureFixture
     assert re.fullmatch(r"gsm8k +1,319  replies +0.199 +lm-eval 0.4.13 +GSM8K, .*", listed["gsm8k"])
     assert re.fullmatch(r"csqa-text +1,221  log-likelihoods +- +not checked .*", listed["csqa-text"])
     assert re.fullmatch(r"chronologic-mcq +your own .*", listed["chronologic-mcq"])
-    assert "leaderboard-v1: arc-challenge, hellaswag, mmlu, truthfulqa-mc2, winogrande, gsm8k" in groups
+    assert (
+        "leaderboard-v1: arc-challenge-25-shot, hellaswag-10-shot, mmlu, truthfulqa-mc2, winogrande-5-shot," in groups
+    )
 
 
 def test_one_preset_with_source_formula_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:

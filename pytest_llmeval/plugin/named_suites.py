@@ -7,6 +7,7 @@ path is moved from pytest's arguments to ``--llm-suite``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 
 from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import OptionError, SuiteError
+from pytest_llmeval.plugin.process_roles import is_path
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.suite_collectors import SuiteFile
 from pytest_llmeval.plugin.task_collectors import TaskSuite
@@ -23,7 +25,7 @@ from pytest_llmeval.suites.format.overrides import Override
 from pytest_llmeval.suites.lm_eval.groups import Leaf, paths_of_name, read_leaf
 from pytest_llmeval.suites.lm_eval.load import read_tasks
 from pytest_llmeval.suites.loading.suite import Suite
-from pytest_llmeval.suites.named import NamedSuite, load_named_suite, suites_named
+from pytest_llmeval.suites.named import NamedSuite, is_suite_name, load_named_suite, suites_named
 from pytest_llmeval.text.wording import relative_path
 
 __all__ = ["NamedSuites", "move_names"]
@@ -32,15 +34,15 @@ _LM_EVAL = "lm_eval:"
 
 
 class PresetSuite(SuiteFile):
-    """A preset that is run by its name. Its path is that of a file which would be called so, at the rootdir."""
+    """A preset that is run by its name. Its path is the rootdir, whose conftest.py holds for it."""
 
     named: NamedSuite
 
     @classmethod
     def of_name(cls, session: pytest.Session, named: NamedSuite) -> PresetSuite:
         """Return the suite, whose node id is its name."""
-        path = session.config.rootpath / named.name
-        suite: PresetSuite = cls.from_parent(session, path=path, name=named.name, nodeid=named.name)
+        root = session.config.rootpath
+        suite: PresetSuite = cls.from_parent(session, path=root, name=named.name, nodeid=named.name)
         suite.named = named
         return suite
 
@@ -49,7 +51,8 @@ class PresetSuite(SuiteFile):
         folder = None
         if data is not None:
             folder = Source(self.config.invocation_params.dir / data.expanduser(), os.fspath(data))
-        return load_named_suite(self.named, self.path, folder, overrides=overrides, scorers=scorers)
+        path = self.config.rootpath / self.named.name
+        return load_named_suite(self.named, path, folder, overrides=overrides, scorers=scorers)
 
 
 class NamedTask(TaskSuite):
@@ -73,25 +76,22 @@ class _Asked:
 
 
 def move_names(config: pytest.Config) -> None:
-    """Move arguments that are names of suites, and of no file, to ``--llm-suite``."""
+    """Move arguments that are names of suites, and of no file, to ``--llm-suite``.
+
+    From a folder below the rootdir pytest shows node ids as ``../gsm8k::1``, and they can be given so.
+    """
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         return
-    folder = config.invocation_params.dir
-    names = [argument for argument in config.args if _is_name(argument, folder)]
+    others = [argument for argument in config.args if not is_path(config, argument)]
+    names = {argument: re.sub(r"^(?:\.\./)+", "", argument) for argument in others}
+    names = {argument: node for argument, node in names.items() if _is_name(node.partition("::")[0])}
     if names:
         config.args = [argument for argument in config.args if argument not in names]
-        config.option.llm_suite = [*(config.getoption("llm_suite") or ()), *names]
+        config.option.llm_suite = [*(config.getoption("llm_suite") or ()), *names.values()]
 
 
-def _is_name(argument: str, folder: os.PathLike[str]) -> bool:
-    name = argument.partition("::")[0]
-    if os.path.lexists(os.path.join(folder, name)):
-        return False
-    if name.startswith(_LM_EVAL):
-        return True
-    from pytest_llmeval.suites.named import is_suite_name
-
-    return is_suite_name(name)
+def _is_name(name: str) -> bool:
+    return name.startswith(_LM_EVAL) or is_suite_name(name)
 
 
 class NamedSuites:
@@ -103,8 +103,11 @@ class NamedSuites:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         if settings.data is not None and not (config.invocation_params.dir / settings.data.expanduser()).is_dir():
             raise OptionError(f"--llm-data {settings.data}: there is no such folder")
+        sources = pytest.Config.ArgsSource
+        is_given = config.getoption("llm_suite") is not None
         asked: dict[tuple[str, str | None], _Asked] = {}
-        for text in settings.suite:
+        # Names of the ini file and of the environment hold as testpaths do: where no path is given.
+        for text in settings.suite if is_given or config.args_source is not sources.ARGS else ():
             try:
                 for one in _asked_for(text):
                     other = asked.setdefault((one.name, one.selected), one)
@@ -115,8 +118,7 @@ class NamedSuites:
         whole = {name for name, selected in asked if selected is None}
         self._asked = [one for one in asked.values() if one.selected is None or one.name not in whole]
         self._selected = {one.selected: one.name for one in self._asked if one.selected is not None}
-        sources = pytest.Config.ArgsSource
-        if config.args_source is not sources.ARGS and config.getoption("llm_suite") is not None:
+        if config.args_source is not sources.ARGS and is_given:
             config.args = []
             config.args_source = sources.ARGS
 
@@ -167,7 +169,10 @@ def _asked_for(text: str) -> Iterator[_Asked]:
         name, colons, _ = given.removeprefix(_LM_EVAL).partition("::")
         selected = given if colons else None
         if not text.startswith(_LM_EVAL):
-            yield from (_Asked(named.name, named, selected) for named in _presets(name))
+            found = _presets(name)
+            if selected is not None and len(found) > 1:
+                raise LookupError(f"{name} is {len(found)} suites: name the one that has the sample")
+            yield from (_Asked(named.name, named, selected) for named in found)
             continue
         for path in paths_of_name(name):
             for leaf in read_tasks(Source(path, relative_path(path))):

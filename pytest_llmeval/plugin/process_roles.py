@@ -7,6 +7,7 @@ session: so a filter of warnings must have the same effect in each.
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import time
 import warnings
@@ -19,6 +20,7 @@ from pytest_llmeval.plugin.settings import read_named
 __all__ = [
     "asks_for_suites",
     "is_first_process",
+    "is_path",
     "is_worker",
     "runs_tests",
     "session_of",
@@ -68,6 +70,13 @@ def runs_tests(config: pytest.Config) -> bool:
     option = config.option
     looks = ("collectonly", "setuponly", "setupplan", "showfixtures", "show_fixtures_per_test", "cacheshow")
     return not (any(getattr(option, name, False) for name in looks) or wants_prompts(config))
+
+
+def is_path(config: pytest.Config, argument: str) -> bool:
+    """Tell whether an argument is a path, or a test in the file at a path: no test stands in a folder itself."""
+    place, colons, _ = argument.partition("::")
+    path = config.invocation_params.dir / place
+    return os.path.lexists(path) and not (colons and os.path.isdir(path))
 
 
 def asks_for_suites(options: argparse.Namespace) -> bool:

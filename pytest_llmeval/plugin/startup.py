@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
-from pytest_llmeval.plugin.process_roles import asks_for_suites, distributes, is_worker, runs_tests
+from pytest_llmeval.plugin.process_roles import asks_for_suites, distributes, is_path, is_worker, runs_tests
 from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collected, llm_session, write_lines
 from pytest_llmeval.plugin.settings import OPTIONS, Settings, check_rules, read_settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
@@ -36,7 +36,11 @@ def configure(config: pytest.Config) -> None:
             )
     try:
         check_rules(config)
-        if not all(os.path.lexists(config.invocation_params.dir / argument) for argument in config.args):
+        if any("::gate[" in argument for argument in config.args):
+            from pytest_llmeval.plugin.other_plugins import name_suites_of_gates
+
+            name_suites_of_gates(config)
+        if not all(is_path(config, argument) for argument in config.args):
             from pytest_llmeval.plugin.named_suites import move_names
 
             move_names(config)
@@ -137,10 +141,6 @@ def _register_helpers(config: pytest.Config, settings: Settings) -> None:
         from pytest_llmeval.plugin.other_plugins import rerun_misread
 
         rerun_misread(config)
-    if any("::gate[" in argument for argument in config.args):
-        from pytest_llmeval.plugin.other_plugins import name_suites_of_gates
-
-        name_suites_of_gates(config)
     if config.option.collectonly and manager.hasplugin("vscode_pytest"):
         from pytest_llmeval.plugin.other_plugins import VSCodeTree
 

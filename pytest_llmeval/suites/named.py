@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from glob import glob
+from glob import escape, glob
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,10 @@ def suites_named(name: str) -> tuple[NamedSuite, ...]:
     groups = {group.name: group for group in all_groups()}
     if name in groups:
         return groups[name].suites
+    if name in (
+        members := {one.name: one for group in groups.values() for one in group.suites if one.preset != one.name}
+    ):
+        return (members[name],)
     try:
         found = [load_preset(name)]
     except PresetError as error:
@@ -97,7 +101,7 @@ def suites_named(name: str) -> tuple[NamedSuite, ...]:
 
 def is_suite_name(name: str) -> bool:
     """Tell whether there is a group, a family or a preset of this name."""
-    known = {group.name for group in all_groups()}
+    known = {name for group in all_groups() for name in (group.name, *(one.name for one in group.suites))}
     return name in known or any(name in (preset.name, preset.family) for preset in all_presets())
 
 
@@ -157,5 +161,11 @@ def _names_rows(override: Override) -> bool:
 
 def _found(data: Source, names: Sequence[str]) -> str | None:
     """Return the path of the first of these files, patterns and folders that is in the folder; None if none is."""
-    paths = (os.path.join(data.path, name) for name in names)
-    return next((path for path in paths if os.path.exists(path) or glob(path)), None)
+    for name in names:
+        path = os.path.join(data.path, name)
+        if os.path.exists(path):
+            return path
+        pattern = os.path.join(escape(os.fspath(data.path)), name)
+        if glob(pattern):
+            return pattern
+    return None

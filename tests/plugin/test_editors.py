@@ -201,14 +201,14 @@ def test_outcomes_of_answers(project: pytest.Pytester) -> None:
 
 
 def test_a_failed_gate_is_a_failed_test_of_its_suite_in_pycharm(project: pytest.Pytester, workers: list[str]) -> None:
-    write(project, sums_yaml=SUMS, test_a_py=CLASS.replace("def load", 'gates = ["accuracy >= 2"]\n    def load', 1))
+    write(project, sums_yaml=SUMS, test_a_py=CLASS.replace("def load", 'gates = ["accuracy >= 1"]\n    def load', 1))
     project.makeconftest(fake_model_conftest(default_reply="5"))
     editor = PyCharm()
     result = project.runpytest(*workers, "--no-header", "--no-summary", "-q", "suites", plugins=[editor])
     assert result.ret == 1
     gate = editor.outcomes["suites", "sums_yaml", "gate", "(accuracy >= 0_9)"]
     assert gate == ("failed", "accuracy 0.500 [0.095, 0.905], n 2: below 0.9")
-    assert editor.outcomes["suites", "test_a", "TestWords", "gate", "(accuracy >= 2)"][0] == "failed"
+    assert editor.outcomes["suites", "test_a", "TestWords", "gate", "(accuracy >= 1)"][0] == "failed"
     result.stdout.fnmatch_lines(["LLM evaluation: 4 suites, 5 samples; * accuracy *; gates: 2 failed"])
 
 

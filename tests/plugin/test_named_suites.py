@@ -185,12 +185,12 @@ def test_a_group_changes_its_presets(project: pytest.Pytester) -> None:
     names = [suite.name for group in all_groups() if group.name == "leaderboard-v1" for suite in group.suites]
     assert sorted({nodeid.partition("::")[0] for nodeid in outcomes(project)}) == sorted(names)
     shown = {}
-    for name in ("arc-challenge", "hellaswag", "winogrande", "gsm8k", "mmlu"):
+    for name in ("arc-challenge-25-shot", "gsm8k", "mmlu"):
         sample = sorted(nodeid for nodeid in outcomes(project) if nodeid.startswith(f"{name}::"))[0]
         shown[name] = run(
             project, "--llm-suite=leaderboard-v1", "-k", sample.replace("::", " and "), "--llm-show-prompts"
         )
-    assert shown["arc-challenge"].stdout.str().count("Question: ") == 26
+    assert shown["arc-challenge-25-shot"].stdout.str().count("Question: ") == 26
     assert shown["gsm8k"].stdout.str().count("Question: ") == 6
     assert shown["mmlu"].stdout.str().count("Answer:") == 6
 
@@ -214,9 +214,7 @@ def test_a_wrong_name_stops_the_run(project: pytest.Pytester, given: str, messag
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
 
 
-def test_one_suite_cannot_be_asked_in_two_ways(project: pytest.Pytester) -> None:
-    result = project.runpytest("--llm-suite", "leaderboard-v1,winogrande")
-    result.stderr.fnmatch_lines(["ERROR: *: the suite winogrande is asked for twice, with other settings"])
+def test_a_suite_of_a_file_has_another_name(project: pytest.Pytester) -> None:
     project.makefile(".yaml", own="suite: gsm8k\nsamples: [{question: q, target: x}]\nscore: exact\n")
     result = project.runpytest("--llm-suite=gsm8k", "own.yaml")
     result.stdout.fnmatch_lines(["gsm8k: suite: 'gsm8k' is also the name of own.yaml: rename one of them"])
@@ -236,6 +234,59 @@ def test_what_lies_nowhere_is_asked_for_by_its_file(project: pytest.Pytester, wo
     result.stdout.fnmatch_lines(
         ["gsm8k: *, or put gsm8k/test.jsonl and gsm8k/train.jsonl, as published (*), into a folder and give *"]
     )
+
+
+def test_newest_files_first(project: pytest.Pytester, workers: list[str]) -> None:
+    """The file of each test is asked when it was changed."""
+    run(project, *workers, "gsm8k", "--nf")
+    assert outcomes(project) == GSM8K_OUTCOMES
+
+
+def test_a_gate_by_its_node_id(project: pytest.Pytester) -> None:
+    result = run(project, "gsm8k::gate[accuracy >= 0.9]", "--llm-gate", "gsm8k: accuracy >= 0.9")
+    assert result.ret == 1
+    assert outcomes(project) == GSM8K_OUTCOMES
+
+
+def test_node_ids_as_pytest_shows_them_in_a_subfolder(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.mkdir("below"))
+    result = project.runpytest("../gsm8k::2", "--llm-data=../data", "--rootdir=..", "-c", "../tox.ini")
+    result.stdout.fnmatch_lines(["*1 passed*"])
+
+
+def test_a_sample_beside_a_folder_of_the_name(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local copies have such folders: no sample stands in a folder itself."""
+    monkeypatch.chdir(project.path / "data")
+    result = project.runpytest("gsm8k::2", "--llm-data=.", "--rootdir=..", "-c", "../tox.ini")
+    result.stdout.fnmatch_lines(["*1 passed*"])
+
+
+def test_names_of_the_ini_file_hold_where_no_path_is_given(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nllm_data = data\nllm_suite = gsm8k\n")
+    project.makepyfile(test_own="def test_own(): pass")
+    project.runpytest("test_own.py").assert_outcomes(passed=1)
+    run(project)
+    assert outcomes(project) == GSM8K_OUTCOMES
+
+
+def test_a_folder_of_data_with_brackets_in_its_name(project: pytest.Pytester) -> None:
+    project.path.joinpath("data").rename(project.path / "d[1]")
+    split = project.path / "d[1]" / "mmlu"
+    for name in ("test", "dev"):
+        split.joinpath(name).mkdir(parents=True)
+        rows = [f"{name} question {number},a,b,c,d,A\n" for number in range(5)]
+        split.joinpath(name, f"anatomy_{name}.csv").write_text("".join(rows))
+    run(project, "--llm-suite=mmlu", "--llm-data=d[1]")
+    assert len(outcomes(project)) == 5
+
+
+def test_members_of_groups_have_names_of_their_own(project: pytest.Pytester) -> None:
+    result = project.runpytest("hendrycks-math-geometry::1")
+    result.stdout.fnmatch_lines(["hendrycks-math-geometry: *or put math/test/geometry, as published *"])
+    result = project.runpytest("leaderboard-v1::gsm8k::1")
+    result.stderr.fnmatch_lines(["ERROR: *: leaderboard-v1 is 6 suites: name the one that has the sample"])
 
 
 def test_a_folder_of_data_that_there_is_not(project: pytest.Pytester) -> None:
