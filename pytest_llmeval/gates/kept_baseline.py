@@ -24,12 +24,14 @@ from pytest_llmeval.reporting.report.report import (
     use_of_model,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES
+from pytest_llmeval.reporting.report.summaries import leading_metric
+from pytest_llmeval.reporting.tables.cells import small_number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.paired_metrics import needed_values
 from pytest_llmeval.text.wording import counted, quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, ServerUse
 
-__all__ = ["Replies", "Texts", "keeps_replies", "kept_report", "why_not_kept"]
+__all__ = ["Replies", "Texts", "changed_values", "keeps_replies", "kept_report", "removed_suites", "why_not_kept"]
 
 Texts: TypeAlias = tuple[str | None, str | None]
 """The question and the reply of a sample."""
@@ -57,10 +59,15 @@ def _reasons(report: Report, earlier: Report | None, absent: Collection[SuiteInf
     failed = [gate for gate in report.gates if gate.outcome == "failed"]
     if thresholds := [_named(gate) for gate in failed if gate.kind == "threshold"]:
         yield f"a gate failed: {_listed(thresholds)}"
+    gone = None if earlier is None else removed_suites(report, earlier)
     if failed and not accepts:
-        yield f"the comparison failed: {_listed([*map(_named, failed)])}; {_ACCEPT_HINT}"
-    if not accepts and earlier is not None and (gone := _gone(report, earlier)):
-        yield f"it would lose what did not run: {_listed(gone)}; {_ACCEPT_HINT}"
+        if earlier is None:
+            yield f"there is no earlier file to compare with, and --llm-require-gates requires one; {_ACCEPT_HINT}"
+        removes = "" if gone is None else f", and removes {gone}"
+        named = _listed([*map(_named, failed)])
+        yield f"the comparison with the earlier file failed: {named}; {_ACCEPT_HINT}{removes}"
+    if gone is not None and not accepts:
+        yield f"it would lose what did not run: {gone}; {_ACCEPT_HINT}"
     if number := report.num_failed_tests:
         yield f"{counted(number, 'test')} failed"
     if report.exit_code and not (failed and report.exit_code == 1):
@@ -69,7 +76,10 @@ def _reasons(report: Report, earlier: Report | None, absent: Collection[SuiteInf
 
 
 def _named(gate: GateResult) -> str:
-    return f"{gate.suite or 'the session'}, {gate.name}"
+    """Return the gate with its suite. The name of one without suite and metric says nothing: then its reason."""
+    if gate.suite is None:
+        return gate.name if gate.metric is not None or gate.kind == "threshold" else gate.reason
+    return f"{gate.suite}, {gate.name}"
 
 
 def _incomplete(report: Report, absent: Collection[SuiteInfo]) -> Iterator[str]:
@@ -96,16 +106,35 @@ def _incomplete(report: Report, absent: Collection[SuiteInfo]) -> Iterator[str]:
         yield f"a selection: no sample of {_listed([quoted(info.name) for info in absent])}{by}"
 
 
-def _gone(report: Report, earlier: Report) -> list[str]:
-    """Return the suites of an earlier report that a later one lacks, with the model if the earlier one has several."""
+def removed_suites(report: Report, earlier: Report) -> str | None:
+    """Return which suites of an earlier baseline this session's would lack, with their sizes; None if it has all.
+
+    A suite has its model's name if the earlier baseline has several models.
+    """
     names = set(report.suite_names)
     on_models = {(suite.info.name, model) for suite in report.suites for model in suite.models}
-    before = [group_of_suite(suite, compared_models(earlier)) for suite in earlier.suites]
-    return [
-        quoted(name) if model is None else f"{quoted(name)} on {quoted(model)}"
-        for name, model in before
-        if name not in names or (model is not None and (name, model) not in on_models)
-    ]
+    removed = []
+    for suite in earlier.suites:
+        name, model = group_of_suite(suite, compared_models(earlier))
+        if name in names and (model is None or (name, model) in on_models):
+            continue
+        on_model = "" if model is None else f" on {quoted(model)}"
+        removed.append(f"{quoted(name)}{on_model} ({counted(suite.summary.num_expected, 'sample')})")
+    return _listed(removed) if removed else None
+
+
+def changed_values(report: Report, earlier: Report) -> Iterator[str]:
+    """Yield a line for each suite whose first metric of comparisons has another value than in an earlier baseline."""
+    before = {group_of_suite(suite, compared_models(earlier)): suite.summary.metrics for suite in earlier.suites}
+    for suite in report.suites:
+        name, model = group = group_of_suite(suite, compared_models(report))
+        metric = leading_metric(suite.info, suite.info.metrics)
+        first, second = (metrics.get(metric or "") for metrics in (before.get(group, {}), suite.summary.metrics))
+        if first is None or second is None or first.value is None or second.value is None:
+            continue
+        if first.value != second.value:
+            on_model = "" if model is None else f" on {model}"
+            yield f"{name}{on_model}: {metric} {small_number(first.value)} -> {small_number(second.value)}"
 
 
 def _listed(texts: Sequence[str]) -> str:

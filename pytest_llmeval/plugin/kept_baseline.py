@@ -6,7 +6,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import OptionError, ReportError
-from pytest_llmeval.gates.kept_baseline import Texts, keeps_replies, kept_report, why_not_kept
+from pytest_llmeval.gates.kept_baseline import (
+    Texts,
+    changed_values,
+    keeps_replies,
+    kept_report,
+    removed_suites,
+    why_not_kept,
+)
 from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path
 from pytest_llmeval.reporting.storage.atomic_write import check_writable
 from pytest_llmeval.reporting.storage.report_file import write_report
@@ -25,7 +32,7 @@ __all__ = ["BaselineWriter"]
 class BaselineWriter:
     """The baseline that a session is to write. It keeps the texts that the baseline will have.
 
-    ``outcome_line`` says at the end in one line what became of it; ``is_written`` is False until then.
+    ``outcome_lines`` say at the end what became of it; ``is_written`` is False until then.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -33,7 +40,7 @@ class BaselineWriter:
         assert path is not None  # ``check_gates`` has checked it
         self._config, self._settings, self._path = config, settings, path
         self._replies: dict[tuple[Group, str], Texts] = {}
-        self.outcome_line: str | None = None
+        self.outcome_lines: tuple[str, ...] = ()
         self.is_written = False
 
     def check(self) -> None:
@@ -68,9 +75,13 @@ class BaselineWriter:
             except ReportError as error:
                 problem = str(error)
         self.is_written = problem is None
-        if problem is None:
-            num_suites, num_samples = len(baseline.suite_names), len(baseline.records)
-            written = f"{counted(num_suites, 'suite')}, {counted(num_samples, 'sample')}"
-            self.outcome_line = f"{self._path} written: {written}"
-        else:
-            self.outcome_line = f"{self._path} not written: {problem}"
+        if problem is not None:
+            self.outcome_lines = (f"{self._path} not written: {problem}",)
+            return
+        num_suites, num_samples = len(baseline.suite_names), len(baseline.records)
+        written = f"{self._path} written: {counted(num_suites, 'suite')}, {counted(num_samples, 'sample')}"
+        if earlier is not None and (removed := removed_suites(report, earlier)) is not None:
+            written += f"; removes {removed}"
+        is_accepted = any(gate.outcome == "failed" for gate in report.gates)
+        changed = changed_values(report, earlier) if earlier is not None and is_accepted else ()
+        self.outcome_lines = (written, *changed)

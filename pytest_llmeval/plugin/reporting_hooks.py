@@ -428,7 +428,7 @@ def _write_paths(terminal: Terminal, gathered: LLMSession) -> None:
 
 
 def _write_baseline(terminal: Terminal, gathered: LLMSession) -> None:
-    if gathered.baseline is not None and gathered.baseline.outcome_line is not None:
+    if gathered.baseline is not None and gathered.baseline.outcome_lines:
         from pytest_llmeval.reporting.terminal import write_baseline
 
-        write_baseline(terminal, gathered.baseline.outcome_line, is_written=gathered.baseline.is_written)
+        write_baseline(terminal, gathered.baseline.outcome_lines, is_written=gathered.baseline.is_written)

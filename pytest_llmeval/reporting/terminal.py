@@ -105,9 +105,11 @@ def write_paths(terminal: Terminal, paths: Sequence[Path]) -> None:
         _write_line(terminal, f"report: {printable(str(path))}", screen_width(), {})
 
 
-def write_baseline(terminal: Terminal, text: str, *, is_written: bool) -> None:
+def write_baseline(terminal: Terminal, lines: Sequence[str], *, is_written: bool) -> None:
     """Write what became of the baseline that the session was to leave."""
-    _write_line(terminal, f"baseline: {printable(text)}", screen_width(), {} if is_written else {"red": True})
+    for place, line in enumerate(lines):
+        text = f"{'  ' if place else 'baseline: '}{printable(line)}"
+        _write_line(terminal, text, screen_width(), {} if is_written else {"red": True})
 
 
 def _write_line(terminal: Terminal, line: str, width: int, markup: Mapping[str, bool]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_llmeval.gates.kept_baseline import kept_report, why_not_kept
+from pytest_llmeval.gates.kept_baseline import changed_values, kept_report, why_not_kept
 from pytest_llmeval.gates.options import BaselineSettings
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import GateResult, Report, Selected
@@ -143,6 +143,8 @@ PASSED = GateResult(name="accuracy >= 0.1", kind="threshold", origin="option", o
 FAILED = replace(PASSED, outcome="failed")
 UNDECIDED = replace(PASSED, outcome="skipped")
 WORSE = replace(PASSED, name="accuracy vs baseline", kind="baseline", outcome="failed")
+NOTHING = replace(WORSE, name="baseline", suite=None, reason="nothing was compared: why")
+HINT = "--llm-update-baseline=accept writes it nevertheless"
 SHORT = report(ran([True, False, True]), ran([True, True], "t", num_samples=5))
 BY_HAND = report(ran([True, True], "tone", fingerprint=None))
 
@@ -159,22 +161,40 @@ CASES: dict[str, tuple[Report, dict[str, Any], str | None, str | None]] = {
     ),
     "a comparison": (
         replace(WHOLE, gates=(PASSED, WORSE), exit_code=1),
+        {"earlier": WHOLE},
+        f"the comparison with the earlier file failed: s, accuracy vs baseline; {HINT}",
+        None,
+    ),
+    "a comparison, and a suite is gone": (
+        replace(report(ran([True])), gates=(WORSE,), exit_code=1),
+        {"earlier": WHOLE},
+        f"the comparison with the earlier file failed: s, accuracy vs baseline; {HINT}, and removes 't' (2 samples)",
+        None,
+    ),
+    "nothing was compared": (
+        replace(WHOLE, gates=(NOTHING,), exit_code=1),
+        {"earlier": WHOLE},
+        f"the comparison with the earlier file failed: nothing was compared: why; {HINT}",
+        None,
+    ),
+    "nothing to compare with": (
+        replace(WHOLE, gates=(NOTHING,), exit_code=1),
         {},
-        "the comparison failed: s, accuracy vs baseline; --llm-update-baseline=accept writes it nevertheless",
+        f"there is no earlier file to compare with, and --llm-require-gates requires one; {HINT}",
         None,
     ),
     "the same suites": (WHOLE, {"earlier": WHOLE}, None, None),
     "a suite is gone": (
         report(ran([True])),
         {"earlier": WHOLE},
-        "it would lose what did not run: 't'; --llm-update-baseline=accept writes it nevertheless",
+        f"it would lose what did not run: 't' (2 samples); {HINT}",
         None,
     ),
     "another model": (report(ran([True], model="n")), {"earlier": report(ran([True]))}, None, None),
     "a model is gone": (
         report(ran([True])),
         {"earlier": report(ran([True]), ran([True], model="n"))},
-        "it would lose what did not run: 's' on 'n'; --llm-update-baseline=accept writes it nevertheless",
+        f"it would lose what did not run: 's' on 'n' (1 sample); {HINT}",
         None,
     ),
     "stopped": (replace(WHOLE, stopped="interrupted"), {}, "the session stopped early: interrupted", SAME),
@@ -212,8 +232,8 @@ CASES: dict[str, tuple[Report, dict[str, Any], str | None, str | None]] = {
     "another plugin": (replace(WHOLE, exit_code=1), {}, "the session ended with exit code 1", SAME),
     "an error": (
         replace(WHOLE, gates=(WORSE,), exit_code=3),
-        {},
-        "the comparison failed: s, accuracy vs baseline; --llm-update-baseline=accept writes it nevertheless",
+        {"earlier": WHOLE},
+        f"the comparison with the earlier file failed: s, accuracy vs baseline; {HINT}",
         "the session ended with exit code 3",
     ),
 }
@@ -227,6 +247,18 @@ def test_which_sessions_leave_a_baseline(case: str) -> None:
     assert why_not_kept(session, earlier, absent=absent, accepts=True) == (
         why if why_accepted == SAME else why_accepted
     )
+
+
+def test_which_values_changed() -> None:
+    before = report(ran([True, True]), ran([True, False], "t"), ran([{"brier": 0.25}, {"brier": 0.5}], "u"))
+    after = report(ran([True, False]), ran([False, True], "t"), ran([{"brier": 0.25}, {"brier": 0.125}], "u"))
+    new = report(ran([True], "new"), ran([False, False]))
+    assert [*changed_values(after, before)] == ["s: accuracy 1.000 -> 0.500", "u: brier 0.375 -> 0.188"]
+    assert [*changed_values(new, before)] == ["s: accuracy 1.000 -> 0.000"]
+    several = report(ran([True]), ran([True], model="n"))
+    assert [*changed_values(report(ran([True]), ran([False], model="n")), several)] == [
+        "s on n: accuracy 1.000 -> 0.000"
+    ]
 
 
 @pytest.mark.parametrize("rules", SETTINGS[::2])

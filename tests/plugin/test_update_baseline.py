@@ -132,13 +132,15 @@ def test_a_failed_comparison_is_written_only_if_it_is_accepted(project: pytest.P
     refused = project.runpytest(*workers, worse, BASELINE, UPDATE, "--", "sums.yaml")
     assert refused.ret == 1
     assert told(refused) == (
-        "not written: the comparison failed: sums, accuracy vs baseline; --llm-update-baseline=accept writes it "
-        "nevertheless"
+        "not written: the comparison with the earlier file failed: sums, accuracy vs baseline; "
+        "--llm-update-baseline=accept writes it nevertheless"
     )
     assert path_of(project).read_bytes() == before
     accepted = project.runpytest(*workers, worse, BASELINE, ACCEPT, "sums.yaml")
     assert accepted.ret == 1, "what failed has failed"
-    assert told(accepted) == "written: 1 suite, 30 samples"
+    accepted.stdout.fnmatch_lines(
+        ["baseline: base.json written: 1 suite, 30 samples", "  sums: accuracy 1.000 -> 0.700"], consecutive=True
+    )
     assert project.runpytest(*workers, worse, BASELINE, "sums.yaml").ret == 0
 
 
@@ -147,7 +149,7 @@ def test_another_prompt_is_accepted(project: pytest.Pytester, workers: list[str]
     assert project.runpytest(RIGHT, BASELINE, UPDATE, "--", "sums.yaml").ret == 0
     project.makefile(".yaml", sums=suite(extra="prompt: {template: 'Add. {{ question }}'}\n"))
     refused = project.runpytest(*workers, RIGHT, BASELINE, UPDATE, "--", "sums.yaml")
-    assert told(refused).startswith("not written: the comparison failed: sums, accuracy vs baseline;")
+    assert told(refused).startswith("not written: the comparison with the earlier file failed: sums, accuracy")
     result = project.runpytest(*workers, RIGHT, BASELINE, "--llm-compare=questions", UPDATE, "--", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*compared by questions: prompt.template changed*", "*+prompt.template: *Add. *"])
@@ -271,11 +273,16 @@ def test_a_suite_does_not_vanish_unless_that_is_accepted(project: pytest.Pyteste
     result = project.runpytest(*workers, RIGHT, BASELINE, UPDATE, "--", "sums.yaml")
     assert result.ret == 1
     assert told(result) == (
-        "not written: it would lose what did not run: 'other'; --llm-update-baseline=accept writes it nevertheless"
+        "not written: it would lose what did not run: 'other' (30 samples); --llm-update-baseline=accept writes it "
+        "nevertheless"
     )
+    worse = replies(project, range(9), "worse")
+    both = told(project.runpytest(*workers, worse, BASELINE, UPDATE, "--", "sums.yaml"))
+    assert both.endswith("--llm-update-baseline=accept writes it nevertheless, and removes 'other' (30 samples)")
     assert path_of(project).read_bytes() == before
     accepted = project.runpytest(*workers, RIGHT, BASELINE, ACCEPT, "sums.yaml")
     assert accepted.ret == 0
+    assert told(accepted) == "written: 1 suite, 30 samples; removes 'other' (30 samples)"
     assert read_report(path_of(project)).suite_names == ("sums",)
 
 
@@ -357,7 +364,7 @@ def test_gates_that_are_required(project: pytest.Pytester, workers: list[str]) -
     required = [RIGHT, BASELINE, "--llm-require-gates"]
     result = project.runpytest(*workers, *required, UPDATE, "--", "sums.yaml")
     assert result.ret == 1
-    assert told(result).startswith("not written: the comparison failed: the session, baseline;")
+    assert told(result).startswith("not written: there is no earlier file to compare with, and --llm-require-gates ")
     assert told(project.runpytest(*workers, *required, ACCEPT, "sums.yaml")) == "written: 1 suite, 30 samples"
     assert project.runpytest(*workers, *required, UPDATE, "--", "sums.yaml").ret == 0
 
@@ -393,7 +400,7 @@ def test_the_report_says_what_the_session_ended_with(project: pytest.Pytester, w
     arguments = [RIGHT, BASELINE, "--no-summary", "--llm-report=out.json", UPDATE, "--", "sums.yaml"]
     result = project.runpytest(*workers, *arguments)
     assert result.ret == 1
-    assert told(result).startswith("not written: it would lose what did not run: 'other';")
+    assert told(result).startswith("not written: it would lose what did not run: 'other' (30 samples);")
     report = json.loads((project.path / "out.json").read_text())
     assert (report["exit_code"], report["problems"]) == (1, [])
     assert "is_brief" not in report
