@@ -391,7 +391,21 @@ class Evaluation:
         if self.suite.spec.human is not None and not self.suite.has_own_responses:
             message = "what people said is taken to be of the replies that are judged now; name those that they rated, "
             shown.append(str(self.suite.error(f"{message}dataset.fields.response", keys=("human",))))
+        if self._asks_the_same_of_all():
+            message = f"all {len(self.suite.samples)} prompts are equal: the template uses no column"
+            shown.append(str(self.suite.error(message, keys=("prompt", "template"))))
         return shown
+
+    def _asks_the_same_of_all(self) -> bool:
+        """Tell whether the template is one text for all samples, and their requests do not differ in anything else.
+
+        Options to be scored make other requests, and so do a system text of columns and examples drawn for a sample.
+        """
+        suite, template = self.suite, self.suite.spec.prompt.template
+        if template is None or suite.templates.names(template) or len(suite.samples) == 1 or suite.has_own_responses:
+            return False
+        first = self.question(suite.samples[0]).requests
+        return bool(first) and all(self.question(sample).requests == first for sample in suite.samples)
 
     def _checked_extra_template(self) -> tuple[str, Keys] | None:
         template = self.scorer.extra_template

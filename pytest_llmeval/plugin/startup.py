@@ -97,6 +97,13 @@ def _check(config: pytest.Config, settings: Settings) -> None:
         check_model_options(settings, loads=is_run, budget=budget_of(config))
     if doubled := [key for key, number in Counter(key for key, _ in settings.label).items() if number > 1]:
         raise OptionError(f"--llm-label {doubled[0]}: it was given twice, and has one value; leave one out")
+    changed = Counter((one.name, one.override.suite, one.override.keys) for one in settings.variant)
+    if (twice := next((key for key, number in changed.items() if number > 1), None)) is not None:
+        from pytest_llmeval.text.wording import dotted, quoted
+
+        name, suite, keys = twice
+        what = f"{suite}: {name}: {dotted(keys)}"
+        raise OptionError(f"--llm-variant {quoted(what)}: it was given twice, and has one value; leave one out")
     from pytest_llmeval.plugin.gate_setup import check_gates, read_baseline
 
     check_gates(config, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 from huggingface_hub import errors
 
+from pytest_llmeval.errors import ModelError
 from pytest_llmeval.models.huggingface.device import is_out_of_memory
 from pytest_llmeval.models.huggingface.kind import Hub
 from pytest_llmeval.models.huggingface.loading import cause, explain
+from pytest_llmeval.models.registry import check_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
@@ -92,3 +95,20 @@ def test_cause() -> None:
     assert cause(outer, OSError) is outer
     inner.__suppress_context__ = True
     assert cause(outer, ValueError) is None
+
+
+@pytest.mark.parametrize(("text", "near"), [("demoo", "demo"), ("Random", "random"), ("majorty", "majority")])
+def test_a_name_near_a_built_in_one_is_not_looked_for_on_the_hub(
+    text: str, near: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=rf"did you mean {near}\?"):
+        check_model(parse_model_spec(text), ModelSettings())
+
+
+@pytest.mark.parametrize("text", ["gpt2", "org/demo"])
+def test_other_names_are_left_to_the_hub(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    check_model(parse_model_spec(text), ModelSettings())

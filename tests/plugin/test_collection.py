@@ -280,3 +280,41 @@ def test_presets_of_other_programs_are_left_alone(llm_pytester: pytest.Pytester)
     llm_pytester.makefile(".yaml", config="description: nightly\npreset: fast\nsuite: smoke\n")
     result = llm_pytester.runpytest("-p", "no:xdist")
     result.stdout.no_fnmatch_line("*config.yaml*")
+
+
+EQUAL = "all 2 prompts are equal: the template uses no column"
+TWO = "samples: [{question: a, target: b, choices: [b, c]}, {question: c, target: b, choices: [b, d]}]\n"
+
+
+@pytest.mark.parametrize(
+    ("suite", "is_warned"),
+    [
+        (f"score: exact\nprompt: {{template: 'Answer:'}}\n{TWO}", True),
+        (f"score: exact\nprompt: {{template: 'Answer:', system: '{{{{ question }}}}'}}\n{TWO}", False),
+        (f"score: choice\nprompt: {{template: ''}}\n{TWO}", False),
+        (f"score: exact\nprompt: {{template: '{{{{ question }}}}'}}\n{TWO}", False),
+        ("score: exact\nprompt: {template: 'Name a colour.'}\nsamples: [{target: red}]\n", False),
+        (
+            "score: exact\nprompt: {template: Go}\nsamples: [{target: a, response: a}, {target: a, response: b}]\n",
+            False,
+        ),
+    ],
+    ids=["no column", "in the system text", "other options", "a column", "one sample", "replies in the data"],
+)
+@pytest.mark.filterwarnings("default")
+def test_a_template_that_asks_the_same_of_all_samples(
+    llm_pytester: pytest.Pytester, suite: str, is_warned: bool
+) -> None:
+    llm_pytester.makefile(".yaml", s=f"suite: s\n{suite}")
+    result = llm_pytester.runpytest("-p", "no:xdist", "--collect-only", "s.yaml")
+    assert result.ret == 0
+    assert result.stdout.str().count(f"s.yaml:3: prompt.template: {EQUAL}") == is_warned
+    assert (EQUAL in result.stdout.str()) == is_warned
+
+
+@pytest.mark.parametrize("key", ["template", "system"])
+def test_a_prompt_that_names_a_file(llm_pytester: pytest.Pytester, key: str) -> None:
+    llm_pytester.makefile(".yaml", s=f"suite: s\nscore: exact\nprompt: {{{key}: 'file://prompt.txt'}}\n{TWO}")
+    result = llm_pytester.runpytest("-p", "no:xdist", "--collect-only", "s.yaml")
+    expected = "expected the text itself: a template stands in the suite file"
+    result.stdout.fnmatch_lines([f"s.yaml:3: prompt.{key}: found 'file://prompt.txt', {expected}"])

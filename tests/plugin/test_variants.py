@@ -593,3 +593,19 @@ def test_a_benchmark_in_python_has_variants(project: pytest.Pytester) -> None:
     assert collected(project, *given) == [f"test_sums.py::Sums::{name}::s2" for name in ("polite", "short")]
     assert project.runpytest(*given, "--llm-report=out.json").ret == 0
     assert right(read(project)) == {"Sums@polite": ["s2"], "Sums@short": []}
+
+
+def test_a_key_of_a_variant_that_is_given_twice(llm_pytester: pytest.Pytester) -> None:
+    """The last one would win in silence; two keys of a variant, and a key of two variants, are meant."""
+    llm_pytester.makefile(".yaml", s="suite: s\nscore: exact\nsamples: [{question: a, target: b}]\n")
+    hot, cold = "--llm-variant=s: hot: generate.temperature=1", "--llm-variant=s: cold: generate.temperature=0.5"
+    again = "--llm-variant=s: hot: generate.temperature=2"
+    result = llm_pytester.runpytest("-p", "no:xdist", hot, cold, again, "s.yaml")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--llm-variant 's: hot: generate.temperature': it was given twice, and has one value*"]
+    )
+    result = llm_pytester.runpytest(
+        *("-p", "no:xdist", "--collect-only", hot, cold, "--llm-variant=s: hot: generate.max_tokens=8", "s.yaml")
+    )
+    assert result.ret == 0

@@ -57,7 +57,11 @@ EXAMPLE = "expected a metric, >=, >, <= or <, and a number, such as 'accuracy >=
         ("accuracy <> 0.6", f"found 'accuracy <> 0.6', {EXAMPLE}"),
         ("a\x07b >= 0.6", f"found 'a\\x07b >= 0.6', {EXAMPLE}"),
         ("accuracy >= ", f"found 'accuracy >= ', in which '' is not a finite number; {EXAMPLE}"),
-        ("accuracy >= 60%", f"found 'accuracy >= 60%', in which '60%' is not a finite number; {EXAMPLE}"),
+        (
+            "accuracy >= 60%",
+            "found 'accuracy >= 60%', in which '60%' is not a finite number; did you mean 0.6?",
+        ),
+        ("accuracy >= x%", f"found 'accuracy >= x%', in which 'x%' is not a finite number; {EXAMPLE}"),
         ("accuracy >= nan", f"found 'accuracy >= nan', in which 'nan' is not a finite number; {EXAMPLE}"),
         ("accuracy >= 1e999", f"found 'accuracy >= 1e999', in which '1e999' is not a finite number; {EXAMPLE}"),
         ("accuracy >= 0,6", f"found 'accuracy >= 0,6', in which '0,6' is not a finite number; {EXAMPLE}"),

@@ -26,7 +26,7 @@ EXAMPLE = "expected a metric, >=, >, <= or <, and a number, such as 'accuracy >=
 REFUSED_WHEN_READ = {
     "gates are text": (
         HEAD + ONE + "gates: accuracy >= 0.6\n",
-        "4: gates: found 'accuracy >= 0.6' (text), expected a list",
+        "4: gates: found 'accuracy >= 0.6' (text), expected a list: gates: [accuracy >= 0.6]",
     ),
     "a gate is a number": (
         HEAD + ONE + "gates:\n- accuracy >= 0.6\n- 0.5\n",

@@ -138,7 +138,7 @@ def test_an_override_that_does_not_fit_is_named(load: Load, text: str, message: 
 def test_a_mistake_in_the_file_is_not_blamed_on_an_override(load: Load) -> None:
     with pytest.raises(SuiteError) as caught:
         load(SUITE + "tags: x\n", {}, "mmlu: generate.max_tokens=5")
-    assert str(caught.value) == "s.yaml:5: tags: found 'x' (text), expected a list"
+    assert str(caught.value) == "s.yaml:5: tags: found 'x' (text), expected a list: tags: [x]"
 
 
 GSM8K = "suite: g\npreset: gsm8k\ndataset: {path: rows.jsonl}\nprompt: {fewshot: {path: shots.jsonl}}\n"

@@ -28,6 +28,7 @@ from pytest_llmeval.models.huggingface.checkpoint import (
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.text.redaction import model_error, one_line
+from pytest_llmeval.text.wording import nearest
 
 if TYPE_CHECKING:
     from pytest_llmeval.models.huggingface.model import HuggingFaceModel
@@ -36,6 +37,8 @@ __all__ = ["Demo", "Folder", "Hub", "demo_folder", "load_backend"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?", re.ASCII)
 _LONGEST_HUB_ID = 96
+_BUILT_IN = ("demo", "random", "majority")
+"""The names of models that ship here."""
 
 
 def demo_folder() -> Path:
@@ -193,6 +196,13 @@ class Hub(Checkpoint):
         """See ``Checkpoint``. Files that can still be downloaded are checked when they are loaded."""
         from huggingface_hub import constants
 
+        near = None if spec.embeds or "/" in spec.location else nearest(spec.location, _BUILT_IN)
+        if near is not None and self.root_of(spec, settings) is None:
+            # The hub would be asked several times, for half a minute. New ids there have a slash.
+            raise model_error(
+                spec.name,
+                f"neither a folder nor in the hub's cache; did you mean {near}? (An id of the hub is org/name.)",
+            )
         if not constants.HF_HUB_OFFLINE:
             return
         if self.root_of(spec, settings) is None:

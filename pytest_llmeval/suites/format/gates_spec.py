@@ -75,7 +75,10 @@ class GateRule:
             raise GateRuleError(f"found {quoted(text)}, {_EXAMPLE}")
         number = found["number"]
         if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a finite number; {_EXAMPLE}")
+            share = number.removesuffix("%").rstrip()
+            is_percentage = share != number and _NUMBER.fullmatch(share) and math.isfinite(float(share))
+            hint = f"did you mean {float(share) / 100:g}?" if is_percentage else _EXAMPLE
+            raise GateRuleError(f"found {quoted(text)}, in which {quoted(number)} is not a finite number; {hint}")
         left, bound = found["left"], "value"
         if (call := _CALL.fullmatch(left)) is not None:
             left, bound = call["subject"], call["bound"]

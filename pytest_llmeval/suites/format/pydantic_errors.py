@@ -38,6 +38,9 @@ _BOUNDS = {
 }
 _OTHER_WORDS = {"delimiter": "separator", "sep": "separator"}
 """Keys of other programs, with the keys of ours that mean the same; by spelling, other ones would be suggested."""
+_LISTS_OF_TEXTS = (("gates",), ("tags",))
+_PLAIN = re.compile(r"[A-Za-z_][\w.() <>=+-]*")
+"""A text that needs no quotes in a list of YAML."""
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -66,7 +69,10 @@ def sentence(detail: ErrorDetails, root: type[BaseModel] = SuiteSpec) -> str:
         return f"unknown key {quoted(str(keys[-1]))}{f' in {dotted(above)}' if above else ''}{expected}"
     if kind == "missing":
         return f"the key {quoted(str(keys[-1]))} is missing{f' in {dotted(keys[:-1])}' if keys[:-1] else ''}"
-    return f"{dotted(keys)}: found {describe(found)}, expected {_expected(detail)}"
+    expected = _expected(detail)
+    if expected == "a list" and keys in _LISTS_OF_TEXTS and isinstance(found, str):
+        expected += f": {keys[0]}: [{found if _PLAIN.fullmatch(found) else quoted(found)}]"
+    return f"{dotted(keys)}: found {describe(found)}, expected {expected}"
 
 
 def _expected(detail: ErrorDetails) -> str:

@@ -341,8 +341,12 @@ class _Reading:
         places: list[tuple[object, Keys]] = [(prompt, (*above, name)) for name in ("template", "system", "prefix")]
         places += [(prompt.fewshot, (*above, "fewshot", name)) for name in ("template", "answer", "prefix")]
         for part, keys in places:
+            text = getattr(part, str(keys[-1]), None) or ""
+            if text.startswith("file://"):  # promptfoo's way; it would be sent as it stands
+                message = f"found {quoted(text)}, expected the text itself: a template stands in the suite file"
+                raise self.origin.error_at(keys, message)
             try:
-                self.templates.check(getattr(part, str(keys[-1]), None) or "")
+                self.templates.check(text)
             except TemplateError as error:
                 raise self.origin.error_at(keys, str(error)) from None
 
