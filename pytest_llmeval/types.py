@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from pytest_llmeval.roles import Role
 
 __all__ = [
+    "COSTS_NOTHING",
     "IS_KNOWN",
     "JSON",
     "REPLAYED",
@@ -338,6 +339,9 @@ class NotMeasurable:
 
 IS_KNOWN = "known_by_content"
 """Among the details of a model: True where its fingerprint is one of what the model consists of."""
+
+COSTS_NOTHING = "costs_nothing"
+"""Among the details of a model in a report: True where nothing is paid for its replies."""
 
 REPLAYED = "report"
 """Among the details of ``replay:REPORT``: the time at which the report's session began, and how long it took (s)."""

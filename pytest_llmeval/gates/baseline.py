@@ -310,7 +310,7 @@ def _is_kept(metric: GatedMetric, baseline: Report, before: SuiteReport, pairs: 
     records = [record for record in pairs.first.values() if isinstance(record, Record)]
     if metric.name == SECONDS and any(record.seconds for record in records):
         return True
-    return any(usage_of(record, metric.name, baseline.created) is not None for record in records)
+    return any(usage_of(record, metric.name, baseline) is not None for record in records)
 
 
 def _tested(

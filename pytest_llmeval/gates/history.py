@@ -172,10 +172,7 @@ def _points(before: _Seen | None, now: _Seen, wanted: Collection[str]) -> Iterat
     pairs = None if before is None else _pairs(before, now, names)
     for name in names:
         is_usage = _is_usage(name, now.suite)
-        if is_usage:
-            metric = mean_usage(now.records.values(), name, now.report.created)
-        else:
-            metric = now.suite.summary.metrics[name]
+        metric = mean_usage(now.records.values(), name, now.report) if is_usage else now.suite.summary.metrics[name]
         point = HistoryPoint(
             run=now.place,
             value=metric.value,

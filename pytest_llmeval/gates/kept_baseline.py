@@ -29,7 +29,7 @@ from pytest_llmeval.reporting.tables.cells import small_number
 from pytest_llmeval.scoring.metrics.definitions import WILDCARD
 from pytest_llmeval.scoring.paired_metrics import needed_values
 from pytest_llmeval.text.wording import counted, quoted
-from pytest_llmeval.types import IS_KNOWN, JSON, REPLAYED, ServerUse
+from pytest_llmeval.types import COSTS_NOTHING, IS_KNOWN, JSON, REPLAYED, ServerUse
 
 __all__ = ["Replies", "Texts", "changed_values", "keeps_replies", "kept_report", "removed_suites", "why_not_kept"]
 
@@ -216,8 +216,8 @@ def _kept_suite(suite: SuiteReport, names: Sequence[str]) -> SuiteReport:
     )
 
 
-_DETAILS = (IS_KNOWN, SOURCE, REPLAYED)
-"""Details of a model by which a comparison knows whether it is the same."""
+_DETAILS = (IS_KNOWN, SOURCE, REPLAYED, COSTS_NOTHING)
+"""Details of a model by which a comparison knows whether it is the same, and what it costs."""
 
 
 def _kept_model(model: Mapping[str, JSON]) -> dict[str, JSON]:

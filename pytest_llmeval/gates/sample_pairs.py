@@ -10,9 +10,11 @@ from pytest_llmeval.gates.options import Compare
 from pytest_llmeval.gates.prompt_changes import changed_settings, prompt_diff
 from pytest_llmeval.reporting.report.records import (
     NEW_REPLIES,
+    NOT_ASKED,
     UNKNOWN_REPLIES,
     Record,
     SuiteInfo,
+    are_replies_to_another_prompt,
     judging_change,
     records_without_texts,
 )
@@ -207,8 +209,24 @@ def _same_questions(
     what = f"{', '.join(changed)} changed" if changed else "no setting of the prompt changed"
     notes = [f"compared by questions: {what}"]
     if (num_all := len(first.keys() | second.keys())) > len(both):
-        notes.append(f"{len(both):,} of {num_all:,} samples have the same question and target in both")
+        lost = _lost_questions(after, first, second, len(both), pairing)
+        notes.append(f"{len(both):,} of {num_all:,} samples have the same question and target in both{lost}")
     return both, [*notes, _model_note(before, after, *pairing.reports)]
+
+
+def _lost_questions(
+    after: SuiteReport, first: Mapping[str, Record], second: Mapping[str, Record], num_same: int, pairing: Pairing
+) -> str:
+    """Return how many of the baseline's samples are gone, with some of their ids, and how many changed."""
+    gone = [sample_id for sample_id in first if sample_id not in second]
+    told = []
+    if num_changed := len(first) - len(gone) - num_same:
+        told.append(f"{num_changed:,} changed")
+    # In a selection it is not known which samples are gone, and which were left out.
+    is_selection = pairing.is_selection if after.info.num_samples is None else not _is_whole(after)
+    if gone and not is_selection:
+        told.insert(0, f"{len(gone):,} {'is' if len(gone) == 1 else 'are'} gone {listed(gone)}")
+    return f"; of the baseline's {counted(len(first))}, {' and '.join(told)}" if told else ""
 
 
 def _model_note(before: SuiteReport, after: SuiteReport, earlier: Report, now: Report) -> str:
@@ -315,9 +333,13 @@ def _without_own(
 
     Replies from a store say nothing about a model that may have changed since: raise ``Undecided`` if all are such.
     They stay if the model is known to be the same, and if this run replays the baseline to compare ways of scoring.
+    Replies from a file say nothing about a prompt that changed since: raise ``Undecided`` too.
     """
     earlier, now = pairing.reports
-    details = _model_of(after, now).get("details")
+    model = _model_of(after, now)
+    if pairing.compare != "common" and are_replies_to_another_prompt(before.info, after.info, model):
+        raise Undecided(NOT_ASKED)
+    details = model.get("details")
     if isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]:
         return scored, ["the baseline's own replies, scored again: nothing of a model is compared"]
     if pairing.compare == "questions" and _is_asked_alike(before.info, after.info):

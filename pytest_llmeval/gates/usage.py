@@ -23,7 +23,7 @@ from pytest_llmeval.scoring.statistics.clustered import (
 from pytest_llmeval.scoring.statistics.intervals import mean, with_width
 from pytest_llmeval.suites.format.gates_spec import Bound
 from pytest_llmeval.text.wording import counted
-from pytest_llmeval.types import Score, ScoreLike
+from pytest_llmeval.types import COSTS_NOTHING, JSON, Score, ScoreLike
 
 __all__ = [
     "USAGE_FIELDS",
@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 _ROUNDING = 1e-9
-_WHY_UNTIMED = "replies from a store or from a shared batch have no time of their own"
+_WHY_UNTIMED = (
+    "replies from a store or from a shared batch have no time of their own; "
+    "--llm-store-refresh asks again, --llm-batch-size 1 times each by itself"
+)
 _WHY_UNKNOWN = {
     "cost": "a model or judge that was asked has no price: give price_in and price_out",
     "num_tokens": "the model does not count tokens",
@@ -60,19 +63,29 @@ class UnknownUsage(Exception):
     """Some of the samples have no known value. The message says how many, and why."""
 
 
-def usage_of(record: Record, name: str, created: str) -> float | None:
-    """Return the sample's value of one of ``USAGE_METRICS`` in a report that was ``created`` then; None if unknown."""
+def usage_of(record: Record, name: str, report: Report) -> float | None:
+    """Return the sample's value of one of ``USAGE_METRICS``; None if the report does not tell it."""
     if record.status == "unscored":
         return None
     if name == SECONDS:
-        return record.seconds if _was_timed_here(record, created) else None
+        return record.seconds if _was_timed_here(record, report.created) else None
     if name == "cost":
-        if record.cost is None or (record.num_judge_requests and record.judge_cost is None):
-            return None
-        return record.cost + (record.judge_cost or 0.0)
+        models = [one for one in report.models if record.model in (None, one.get("name"))]
+        costs = [record.cost if record.cost is not None else _cost_of_free(models)]
+        if record.num_judge_requests:
+            costs.append(record.judge_cost if record.judge_cost is not None else _cost_of_free(report.judges))
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
     if not record.has_counted_tokens:
         return None
     return float(record.num_tokens if name == "num_tokens" else record.num_prompt_tokens)
+
+
+def _cost_of_free(models: Sequence[Mapping[str, JSON]]) -> float | None:
+    """Return 0 if nothing is paid for any of the models, None if that is not known."""
+    details = [model.get("details") for model in models]
+    is_free = [isinstance(found, Mapping) and found.get(COSTS_NOTHING) is True for found in details]
+    return 0.0 if is_free and all(is_free) else None
 
 
 def _was_timed_here(record: Record, created: str) -> bool:
@@ -108,7 +121,7 @@ class UsedBySuite:
     """The usage of a report's samples, by suite. The report's records are read once."""
 
     def __init__(self, report: Report) -> None:
-        self._created = report.created
+        self._report = report
         self._compared = compared_models(report)
         self._records = kept_records(report, report.suites)
 
@@ -121,7 +134,7 @@ class UsedBySuite:
         ]
         if not records:
             raise UnknownUsage("nothing was scored")
-        values = [usage_of(record, subject.metric, self._created) for record in records]
+        values = [usage_of(record, subject.metric, self._report) for record in records]
         least = 1.0 if bound == "sum" else suite.info.min_measurable
         note = _check_known(subject.metric, values.count(None), len(records), least)
         known = [(record, value) for record, value in zip(records, values, strict=True) if value is not None]
@@ -156,7 +169,7 @@ def usage_pairs(pairs: SamplePairs, name: str, reports: tuple[Report, Report], m
         own: dict[str, ScoreLike] = {}
         for sample_id, record in side.items():
             assert isinstance(record, Record)
-            value = usage_of(record, name, report.created)
+            value = usage_of(record, name, report)
             own[sample_id] = Score(status="scored", values={} if value is None else {name: value})
         sides.append(own)
     if name == SECONDS:
@@ -172,9 +185,9 @@ def usage_pairs(pairs: SamplePairs, name: str, reports: tuple[Report, Report], m
     return replace(pairs, first=sides[0], second=sides[1])
 
 
-def mean_usage(records: Iterable[Record], name: str, created: str) -> Metric:
+def mean_usage(records: Iterable[Record], name: str, report: Report) -> Metric:
     """Return the mean of one of ``USAGE_METRICS`` over the records that have a value; without one if none has."""
-    known = [(record, value) for record in records if (value := usage_of(record, name, created)) is not None]
+    known = [(record, value) for record in records if (value := usage_of(record, name, report)) is not None]
     if not known:
         return Metric(value=None, n=0, kind="mean")
     return usage_metric([value for _, value in known], given_clusters([record for record, _ in known]))

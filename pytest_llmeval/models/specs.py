@@ -94,6 +94,11 @@ class ModelKind:
     is_fallback: bool = False
     """True if every other kind is tried first."""
 
+    @property
+    def costs_nothing(self) -> bool:
+        """Tell whether nothing is paid for its models, which therefore keep to any budget and cost 0 in gates."""
+        return self.budgeting == "free"
+
     def has_price(self, spec: ModelSpec, settings: ModelSettings) -> bool:
         """Tell whether it is known what the model's replies cost, or will be with each reply."""
         return True

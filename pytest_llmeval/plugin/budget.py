@@ -65,7 +65,7 @@ def check_budget(settings: Settings, own: ModelSettings) -> None:
     Models that cost nothing keep to any budget, so that an ini file with one serves sessions with them, too.
     """
     option = settings.budget_option
-    specs = [spec for spec in settings.all_specs if spec.kind.budgeting != "free"]
+    specs = [spec for spec in settings.all_specs if not spec.kind.costs_nothing]
     if settings.ray is not None and any(spec.role is None for spec in specs):
         raise OptionError(f"{option}: replicas on Ray share no budget; leave out --llm-ray")
     for spec in specs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import or_
@@ -35,7 +35,7 @@ from pytest_llmeval.reporting.report.summaries import merged_uses, never_named, 
 from pytest_llmeval.text.escaping import first_line
 from pytest_llmeval.text.names import SampleNode, model_nodes, split_file
 from pytest_llmeval.text.redaction import redact
-from pytest_llmeval.types import JSON, ServerUse, StoreFlaws
+from pytest_llmeval.types import COSTS_NOTHING, JSON, ServerUse, StoreFlaws
 
 if TYPE_CHECKING:
     from pytest_llmeval.plugin.kept_baseline import BaselineWriter
@@ -349,7 +349,7 @@ class LLMSession:
                 created=self._started.isoformat(timespec="seconds"),
                 seconds=self._seconds,
                 environment=describe_environment(),
-                models=(),
+                models=tuple(gathered.models.values()),
                 options=_options(self._settings),
                 collected=tuple(sorted({*self._absent, *gathered.collected})),
                 exit_code=0,
@@ -364,7 +364,11 @@ class LLMSession:
             gathered.compared,
             gathered.problems,
         )
-        models, judges = tuple(gathered.ordered_models(report.suites)), tuple(gathered.judges())
+        free = {(spec.role, spec.name) for spec in self._settings.all_specs if spec.kind.costs_nothing}
+        models, judges = (
+            tuple(_with_cost(model, free) for model in found)
+            for found in (gathered.ordered_models(report.suites), gathered.judges())
+        )
         report = dataclasses.replace(report, selection=selected_of(self._config, report.suites))
         gathered.problems += [*mixtures([*models, *judges]), *never_named(report), *_budget_problems(report)]
         num_unscored = sum(record.status == "unscored" for record in records)
@@ -495,6 +499,14 @@ def _why_stopped(session: pytest.Session) -> str | None:
     if session.exitstatus in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         return "stopped by an error"
     return None
+
+
+def _with_cost(model: Mapping[str, JSON], free: Collection[tuple[JSON, JSON]]) -> Mapping[str, JSON]:
+    """Return the model with a detail that says so if nothing is paid for it; ``free`` are such by role and name."""
+    details = model.get("details")
+    if (model.get("role"), model.get("name")) not in free or not isinstance(details, Mapping):
+        return model
+    return {**model, "details": {**details, COSTS_NOTHING: True}}
 
 
 def _budget_problems(report: Report) -> Iterator[str]:

@@ -19,7 +19,7 @@ from pytest_llmeval.reporting.report.report import GateResult
 from pytest_llmeval.reporting.report.summaries import summarize_suite
 from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.format.gates_spec import GateRuleError, GivenGate
-from pytest_llmeval.types import Score
+from pytest_llmeval.types import COSTS_NOTHING, Score
 from tests.gates.reports_for_tests import Ran, compared, ran, report
 from tests.properties import examples
 
@@ -106,6 +106,21 @@ def test_undecided_time_fails_where_a_decision_is_required() -> None:
     result = decided(used([{"seconds": 1.0}] * 3), "seconds <= 3", require=True)
     assert result.outcome == "failed"
     assert result.reason.endswith("--llm-require-gates requires a decision")
+
+
+def test_undecided_time_ends_with_the_remedy() -> None:
+    reason = decided(used([{"seconds": 1.0}] * 3), "seconds <= 3").reason
+    assert reason.endswith("; --llm-store-refresh asks again, --llm-batch-size 1 times each by itself")
+
+
+@pytest.mark.parametrize(("is_free", "outcome"), [((True, True), "passed"), ((True, False), "failed")])
+def test_costs_of_models_and_judges_for_which_nothing_is_paid(is_free: tuple[bool, bool], outcome: str) -> None:
+    made = used([{"num_judge_requests": 1}] * 3)
+    models: list[dict[str, Any]] = [{"name": "m", "details": {COSTS_NOTHING: one}} for one in is_free]
+    saved = replace(report(made, models=models[:1]), judges=({**models[1], "role": "judge"},))
+    gate = GivenGate.parse("cost <= 0")
+    (result,) = decide_thresholds(saved, GateOptions(given=[(gate, "option")]), Selection())
+    assert result.outcome == outcome
 
 
 def test_samples_that_were_not_timed_are_named() -> None:

@@ -241,8 +241,101 @@ def test_questions_and_targets_that_changed_are_left_out(project: pytest.Pyteste
     first, second, third, *others = SUITE["samples"]
     changed = [{**first, "question": "10 + 1 ="}, {**second, "target": "4"}, third, *others[:-1]]
     result = run(project, {**SUITE, "samples": changed, **CHANGES["template"][0]}, *workers, *QUESTIONS)
-    assert "37 of 40 samples have the same question and target in both" in text_of(result)
+    told = "37 of 40 samples have the same question and target in both; of the baseline's 40 samples, 1 is gone ('q40')"
+    assert f"{told} and 2 changed" in text_of(result)
     assert gates_in(project.path / "now.json")[0]["regression"]["n"] == 37
+
+
+def test_questions_that_are_gone_are_named_and_decide_nothing(project: pytest.Pytester, workers: list[str]) -> None:
+    assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
+    fewer = {**SUITE, "samples": SUITE["samples"][5:], **CHANGES["template"][0]}
+    result = run(project, fewer, *workers, *QUESTIONS)
+    assert result.ret == 0
+    assert "of the baseline's 40 samples, 5 are gone ('q1', 'q2', 'q3', …)" in text_of(result)
+    # Those that a selection leaves out are not gone.
+    result = run(project, {**SUITE, **CHANGES["template"][0]}, *workers, *QUESTIONS, "--llm-limit=30")
+    assert result.ret == 0
+    assert "30 of 40 samples: a selection" in text_of(result)
+    assert "are gone (" not in text_of(result)
+
+
+NOT_ASKED = "the replies come from a file, and were not asked with this prompt"
+
+
+def replayed(project: pytest.Pytester, suite: dict[str, Any], *arguments: str, file: str = "r.jsonl") -> str:
+    """Run the suite on replies from a file, and return the output with the exit code."""
+    replies = [json.dumps({"id": one["id"], "response": one["target"]}) for one in SUITE["samples"]]
+    (project.path / "r.jsonl").write_text("\n".join(replies), encoding="utf-8")
+    (project.path / "sums.yaml").write_text(yaml.safe_dump(suite, sort_keys=False), encoding="utf-8")
+    result = project.runpytest(f"--llm-model=replay:{file}", *arguments, "sums.yaml")
+    return f"exit {int(result.ret)}: {text_of(result)}"
+
+
+@pytest.mark.parametrize("file", ["r.jsonl", "base.json"])
+@pytest.mark.parametrize("change", ["template", "system", "generation", "examples"])
+def test_replies_from_a_file_are_none_to_a_changed_prompt(project: pytest.Pytester, change: str, file: str) -> None:
+    replayed(project, SUITE, "--llm-report=base.json")
+    found = replayed(project, {**SUITE, **CHANGES[change][0]}, *QUESTIONS, file=file)
+    assert found.startswith("exit 1: ")
+    assert f"failed: baseline: nothing was compared: {NOT_ASKED}" in found
+    assert [gate["outcome"] for gate in gates_in(project.path / "now.json")] == ["skipped", "failed"]
+    decided = project.run("llmeval", "gate", "now.json", "--baseline", "base.json", "--compare", "questions")
+    assert decided.ret == 1
+    assert NOT_ASKED in text_of(decided)
+
+
+def test_replies_from_a_file_are_undecided_where_other_suites_are_compared(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    (project.path / "more.yaml").write_text(
+        yaml.safe_dump({**SUITE, "suite": "more"}, sort_keys=False), encoding="utf-8"
+    )
+    replayed(project, SUITE, *workers, "more.yaml", "--llm-report=base.json")
+    changed = {**SUITE, **CHANGES["template"][0]}
+    found = replayed(project, changed, *workers, *QUESTIONS, "more.yaml")
+    assert found.startswith("exit 0: ")
+    assert f"skipped: sums, accuracy vs baseline: {NOT_ASKED}" in found
+    assert replayed(project, changed, *workers, *QUESTIONS, "more.yaml", "--llm-require-gates").startswith("exit 1: ")
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, CHANGES["filters"][0], {"generate": {"reasoning": False}}, {"samples": SUITE["samples"][::-1]}]
+)
+def test_replies_from_a_file_are_compared_if_the_prompt_did_not_change(
+    project: pytest.Pytester, keys: dict[str, Any]
+) -> None:
+    replayed(project, SUITE, "--llm-report=base.json")
+    found = replayed(project, {**SUITE, **keys}, *QUESTIONS)
+    assert found.startswith("exit 0: ")
+    assert "gates: 1 passed" in found
+    assert NOT_ASKED not in found
+
+
+def test_replies_in_the_data_are_none_to_a_changed_prompt(project: pytest.Pytester) -> None:
+    rows = [json.dumps({**one, "response": one["target"]}) for one in SUITE["samples"]]
+    (project.path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    suite = {**{key: value for key, value in SUITE.items() if key != "samples"}, "dataset": {"path": "rows.jsonl"}}
+    for keys in ({}, CHANGES["template"][0]):
+        (project.path / "sums.yaml").write_text(yaml.safe_dump({**suite, **keys}, sort_keys=False), encoding="utf-8")
+        result = project.runpytest(*(QUESTIONS if keys else ("--llm-report=base.json",)), "sums.yaml")
+        assert (result.ret, NOT_ASKED in text_of(result)) == ((1, True) if keys else (0, False))
+
+
+def test_variants_on_replies_from_a_file_say_that_nothing_asked_them(
+    project: pytest.Pytester, workers: list[str]
+) -> None:
+    rows = [
+        json.dumps({"suite": f"sums@{variant}", "id": one["id"], "response": one["target"]})
+        for variant in VARIANTS
+        for one in SUITE["samples"]
+    ]
+    (project.path / "both.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = replayed(project, {**SUITE, "variants": VARIANTS}, *workers, "--llm-report=now.json", file="both.jsonl")
+    assert f"sums@careful against short: {NOT_ASKED}" in found
+    variants = json.loads((project.path / "now.json").read_text(encoding="utf-8"))["variants"]
+    assert [one["note"] for one in variants] == [NOT_ASKED]
+    asked = run(project, {**SUITE, "variants": VARIANTS}, *workers)
+    assert NOT_ASKED not in text_of(asked)
 
 
 OTHER_JUDGING: dict[str, dict[str, Any]] = {

@@ -44,7 +44,8 @@ def test_replies_are_scored(llm_pytester: pytest.Pytester, workers: list[str]) -
     assert [record["output"] for record in report["records"]] == list(SUMS_REPLIES.values())
     (model,) = report["models"]
     assert (model["name"], model["backend"]) == ("replay:out.jsonl", "replay")
-    assert model["details"] == {"kind": "rows", "num_replies": 4, "partial": False, "known_by_content": True}
+    details = {"kind": "rows", "num_replies": 4, "partial": False, "known_by_content": True, "costs_nothing": True}
+    assert model["details"] == details
 
 
 def test_two_files_are_compared(llm_pytester: pytest.Pytester, workers: list[str]) -> None:

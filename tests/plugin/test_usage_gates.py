@@ -56,11 +56,28 @@ def test_a_suites_own_gates(llm_pytester: pytest.Pytester, workers: list[str]) -
     assert "cost" not in report_of(llm_pytester.path)["suites"][0]["metrics"]
 
 
+@pytest.mark.parametrize("model", ["random", "replay:replies.jsonl"])
+def test_a_model_for_which_nothing_is_paid_costs_0(
+    llm_pytester: pytest.Pytester, workers: list[str], model: str
+) -> None:
+    replies = [json.dumps({"response": str(n)}) for n in range(SUMS.count("question"))]
+    (llm_pytester.path / "replies.jsonl").write_text("\n".join(replies), encoding="utf-8")
+    if model == "random":
+        suite = "suite: sums\nscore: choice\nsamples: [{question: a, choices: [b, c], target: 0}]\n"
+    else:
+        suite = SUMS
+    options = (*workers, f"--llm-model={model}", "--llm-budget=1")
+    result = run(llm_pytester, *options, "--llm-gate=sum(cost) <= 1", "--llm-report=main.json", suite=suite)
+    result.stdout.fnmatch_lines(["passed: sums, sum(cost) <= 1: sum(cost) 0.000, n *"])
+    decided = llm_pytester.run("llmeval", "gate", "main.json", "--gate", "cost <= 1")
+    assert decided.ret == 0
+
+
 def test_no_price_is_no_pass(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
     result = run(llm_pytester, *workers, "--llm-model=python:my_models:plain", "--llm-gate=cost <= 5")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["failed: *cost is not known for 4 of 4 samples: a model or judge that was asked gives*"]
+        ["failed: *cost is not known for 4 of 4 samples: a model or judge that was asked has no price: give*"]
     )
 
 

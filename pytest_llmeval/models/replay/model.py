@@ -23,6 +23,7 @@ from pytest_llmeval.models.replay.file import (
 from pytest_llmeval.text.documents import found_documents
 from pytest_llmeval.text.wording import describe, quoted
 from pytest_llmeval.types import (
+    COSTS_NOTHING,
     IS_KNOWN,
     JSON,
     REPLAYED,
@@ -118,7 +119,8 @@ class DataResponses(SampleBackend):
     """Gives each sample the response that its own data set carries."""
 
     def __init__(self) -> None:
-        super().__init__(ModelIdentity(name="responses", backend="replay", details={"kind": "data set"}))
+        details: dict[str, JSON] = {"kind": "data set", COSTS_NOTHING: True}
+        super().__init__(ModelIdentity(name="responses", backend="replay", details=details))
 
     def answer(self, sample: AskedSample) -> Sequence[Response | Failed]:
         if sample.response is None and sample.reads_documents:

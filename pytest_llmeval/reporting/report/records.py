@@ -21,11 +21,13 @@ __all__ = [
     "ANY_JSON_FIELDS",
     "FINGERPRINT_DIGITS",
     "NEW_REPLIES",
+    "NOT_ASKED",
     "UNKNOWN_REPLIES",
     "Payload",
     "Record",
     "SuiteInfo",
     "Unrecorded",
+    "are_replies_to_another_prompt",
     "judging_change",
     "records_without_texts",
     "remove_texts",
@@ -380,3 +382,23 @@ def judging_change(before: SuiteInfo, after: SuiteInfo) -> str | None:
     else:
         same = _JUDGING
     return "the scorer differs" if any(then.get(part) != now.get(part) for part in same) else None
+
+
+NOT_ASKED = "the replies come from a file, and were not asked with this prompt"
+
+
+def are_replies_to_another_prompt(before: SuiteInfo, after: SuiteInfo, model: Mapping[str, JSON]) -> bool:
+    """Tell whether the prompt changed, and the ``model`` of a report that answered it gives replies from a file.
+
+    Filters and ``generate.reasoning`` may change: by them a reply is read, and not asked for.
+    """
+    then, now = before.fingerprint_parts, after.fingerprint_parts
+    changed = [part for part in ("prompt", "fewshot") if then.get(part) != now.get(part)]
+    if model.get("backend") != "replay" or before.fingerprint == after.fingerprint or not changed:
+        return False
+    keys = {
+        key
+        for key in before.asked_with.keys() | after.asked_with.keys()
+        if before.asked_with.get(key) != after.asked_with.get(key)
+    }
+    return "fewshot" in changed or not keys or not keys <= {"filters", "generate.reasoning"}

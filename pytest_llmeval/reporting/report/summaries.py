@@ -16,7 +16,13 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TypeAlias
 
-from pytest_llmeval.reporting.report.records import Record, SuiteInfo, judging_change
+from pytest_llmeval.reporting.report.records import (
+    NOT_ASKED,
+    Record,
+    SuiteInfo,
+    are_replies_to_another_prompt,
+    judging_change,
+)
 from pytest_llmeval.reporting.report.report import (
     Averages,
     Comparison,
@@ -61,7 +67,7 @@ from pytest_llmeval.scoring.paired_metrics import FlippedSamples, flipped_sample
 from pytest_llmeval.scoring.statistics.paired_tests import holm
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.text.wording import counted, expected_one_of
-from pytest_llmeval.types import EngineUse
+from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = [
     "GroupRecords",
@@ -393,7 +399,7 @@ def with_suites(
         report,
         suites=suites,
         comparisons=tuple(_comparisons(groups, compared, explained)),
-        variants=_compared_variants(suites, groups, compared, explained),
+        variants=_compared_variants(suites, groups, compared, explained, report.models),
         averages=averages,
         definitions=definitions_of(suites),
         problems=tuple(problems),
@@ -438,8 +444,10 @@ def _compared_variants(
     groups: Mapping[Group, GroupRecords],
     compared: tuple[str, ...],
     explained: _Explained,
+    models: Sequence[Mapping[str, JSON]],
 ) -> tuple[VariantComparison, ...]:
     """Return the comparisons of every variant with the first of its suite that has scores, on each model."""
+    by_name = {one.get("name"): one for one in models}
     variants: dict[Group, list[SuiteReport]] = {}
     for suite in suites:
         variants.setdefault((suite.info.base, group_of_suite(suite, compared)[1]), []).append(suite)
@@ -460,6 +468,9 @@ def _compared_variants(
                 one = next(compare_models(base, asked_alike, [first, second], names, better), nothing)
                 if one is nothing and note is None:
                     continue
+                answered = by_name.get(members[0].models[0], {}) if members[0].models else {}
+                if are_replies_to_another_prompt(infos[first], infos[second], answered):
+                    note = NOT_ASKED if note is None else f"{note}; {NOT_ASKED}"
                 metric = leading_metric(members[0].info, list(one.differences)) if one.differences else None
                 tested = one.differences.get(metric or "")
                 shared = {field.name: getattr(one, field.name) for field in fields(one)}
