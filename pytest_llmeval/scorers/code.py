@@ -60,7 +60,8 @@ class CodeSettings(ScorerSettings):
     def _one_language(self) -> CodeSettings:
         if self.run is not None and self.language is not None:
             raise refuse("score.code.run: found language, too: a command is for another language; remove one")
-        if self.run is not None and (len(self.run) < 2 or "/" in self.run[-1]):
+        is_file = self.run is None or not (len(self.run) < 2 or "/" in self.run[-1])
+        if not is_file or (self.run and self.run[-1].partition(".")[0] in ("reply", "errors")):
             raise refuse(
                 "score.code.run: expected a command whose last word names the file of the tests: [node, test.js]"
             )
@@ -93,6 +94,8 @@ class CodeScorer(SettingsScorer[CodeSettings]):
             _check_python(judged_with[_TESTS], _TESTS)
             _check_python(_completed(judged_with.get(_SETUP, "")), _SETUP)
         texts = () if sample.target is None else target_texts(sample)
+        if self.settings.run is None:
+            texts = (*texts, *_head(judged_with.get(_SETUP, "")))
         if names := "\n".join(dict.fromkeys(name for text in texts for name in _defined(text))):
             judged_with[_ENTRY_POINT] = "\n".join(filter(None, (judged_with.get(_ENTRY_POINT), names)))
         return PreparedSample(sample=sample, target=several_or_one(texts) if texts else "", judged_with=judged_with)
@@ -116,23 +119,30 @@ class CodeScorer(SettingsScorer[CodeSettings]):
         try:
             if self.settings.run is not None:
                 return judge_by_command(sandbox, setup + code, tests, self.settings.run, limits)
-            helpers = _completed(setup)
-            return judge(sandbox, setup + code, setup=helpers, tests=tests, entry_points=entry_points, limits=limits)
+            helpers, program = _completed(setup), setup + code
+            if not _is_python(program) and _is_python(code):  # a whole function, and not what goes on from its head
+                program = helpers + code
+            return judge(sandbox, program, setup=helpers, tests=tests, entry_points=entry_points, limits=limits)
         except OSError as error:
-            raise ModelError(f"the sandbox ({sandbox.kind}) does not start: {error}") from None
+            raise ModelError(f"code could not be judged (sandbox: {sandbox.kind}): {error}") from None
 
 
 def code_of(text: str, entry_points: Sequence[str] = ()) -> str:
-    """Return the code of a reply: its first fenced block that defines an entry point, else its first, else the text.
+    """Return the code of a reply: its first fenced block that defines an entry point, else its first that is Python,
+    else its first, else the text.
 
     A text without a block goes on from the prompt, and keeps its white space.
     """
+    before, fence, after = text.partition("```")
+    if fence and "```" not in after and before.strip() and not after.split("\n")[0].strip():
+        return before  # the end of a block that the prompt has begun
     blocks = [found[3] for found in _FENCE.finditer(text)]
     if not blocks:
         return text
     names = "|".join(map(re.escape, entry_points))
-    defines = re.compile(rf"^\s*(?:async\s+def|def|class)\s+(?:{names})\b", re.MULTILINE)
-    return next((block for block in blocks if names and defines.search(block)), blocks[0])
+    defines = re.compile(rf"^\s*(?:(?:async\s+def|def|class)\s+(?:{names})\b|(?:{names})\s*=)", re.MULTILINE)
+    found = [block for block in blocks if names and defines.search(block)] or [*filter(_is_python, blocks), *blocks]
+    return found[0]
 
 
 def _parsed(text: str) -> list[ast.stmt]:
@@ -145,6 +155,23 @@ def _parsed(text: str) -> list[ast.stmt]:
         raise ValueError(f"{error.msg} (line {error.lineno})") from None
     except (RecursionError, MemoryError):
         raise ValueError("it is nested too deeply") from None
+
+
+def _is_python(text: str) -> bool:
+    try:
+        _parsed(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _head(setup: str) -> tuple[str, ...]:
+    """Return the last function of a setup if it has no body but a docstring: the reply goes on from it."""
+    last = _parsed(_completed(setup))[-1:]
+    if not last or not isinstance(last[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        return ()
+    is_empty = all(isinstance(one, ast.Pass | ast.Expr) for one in last[0].body)
+    return (ast.unparse(last[0]),) if is_empty else ()
 
 
 def _check_python(text: str, column: str) -> None:

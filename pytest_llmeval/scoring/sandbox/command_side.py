@@ -43,7 +43,8 @@ def main() -> None:
             errors.seek(max(0, size - 10_000))
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
     except OSError as error:
-        sys.exit(f"{given['command'][0]}: {error.strerror}")
+        sys.stdout.write(json.dumps([None, f"{given['command'][0]} did not start: {error.strerror}"]) + "\n")
+        sys.exit(0)
     shown = [line for line in lines if re.match(r"\s*[\w.]*Error\b", line)] or lines[-1:]
     sys.stdout.write(json.dumps([done.returncode, shown[0].strip()[:_MAX_LINE] if shown else ""]) + "\n")
     sys.stdout.flush()

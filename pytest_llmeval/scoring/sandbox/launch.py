@@ -126,8 +126,11 @@ def _python(path: str) -> list[str]:
 def _bubblewrap() -> CodeSandbox:
     path = shutil.which("bwrap")
     if path is None:
-        raise SandboxError("bubblewrap is not installed (the command bwrap; Debian's package bubblewrap)")
-    command = [path, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        raise SandboxError(
+            "bubblewrap is not installed (the command bwrap, version 0.8 or newer; Debian's package bubblewrap)"
+        )
+    command = [path, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
+    command += ["--cap-drop", "ALL"]
     for folder in _FOLDERS:
         if os.path.islink(folder):
             command += ["--symlink", os.readlink(folder), folder]
@@ -148,6 +151,7 @@ def _bubblewrap() -> CodeSandbox:
         "--chdir",
         "/work",
     ]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     command += ["--setenv", "HOME", "/work", "--setenv", "LLMEVAL_MAX_PROCESSES", str(_MAX_PROCESSES), "--"]
     python = os.path.join(prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
     sandbox = CodeSandbox("bubblewrap", command, _python(python))

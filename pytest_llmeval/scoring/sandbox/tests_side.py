@@ -10,11 +10,17 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import resource
 import symtable
 from collections.abc import Iterator
 from typing import Any
 
 from pytest_llmeval.scoring.sandbox.values import dump, load
+
+_ITERATION = ("StopIteration", "StopAsyncIteration")
+"""Raised as themselves they would end a loop of the tests, as if all were well."""
+_MEMORY_BYTES = 2 * 1024**3
+_SECONDS = 60
 
 
 class ProgramError(Exception):
@@ -98,7 +104,12 @@ class Link:
         kind, text = str(error["class"]), f"{error['class']}: {error['text']}"
         self.last_error = str(error["kind"])
         known = getattr(builtins, kind, None)
-        if isinstance(known, type) and issubclass(known, Exception) and not kind.startswith("Unicode"):
+        if (
+            isinstance(known, type)
+            and issubclass(known, Exception)
+            and kind not in _ITERATION
+            and not kind.startswith("Unicode")
+        ):
             raise known(error["text"]) from ProgramError(text)
         raise ProgramError(text)
 
@@ -124,6 +135,8 @@ def free_names(text: str) -> set[str]:
 
 def main() -> None:
     """Run the tests, and write the verdict."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     link = Link()
     given = json.loads(link.answers.readline())
     names: dict[str, Any] = {"__name__": "tests"}

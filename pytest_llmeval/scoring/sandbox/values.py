@@ -11,6 +11,7 @@ import base64
 import builtins
 import collections
 import json
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -115,6 +116,8 @@ def load(text: str, find: Callable[[int], object]) -> Any:
         if name == "type":
             return _TYPES[part]
         if name in _WRITTEN:
+            if name == "fractions.Fraction" and not re.fullmatch(r"-?[0-9]+(/[0-9]+)?", part):
+                raise ValueError(part)  # with an exponent it could be of any size
             module, kind = name.split(".")
             read = getattr(import_module(module), kind)
             return (getattr(read, _WRITTEN[name]) if _WRITTEN[name] else read)(part)

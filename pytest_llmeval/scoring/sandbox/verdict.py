@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +26,9 @@ _SLOWNESS = 4.0
 _PATIENCE_S = 5.0
 """A program that computes is ended by its processor time, which a busy machine does not shorten; one that waits, by
 this many seconds more than four times that."""
+_READY = b"ready\n"
+"""The first line of each process: what comes after it is the work of a program or of tests."""
+_MAX_DETAIL = 500
 _KILLED = (-signal.SIGKILL, -signal.SIGXCPU, 128 + signal.SIGKILL, 128 + signal.SIGXCPU)
 
 
@@ -58,23 +61,37 @@ def judge(
         found = program_side.ask({"program": program, "timeout_s": limits.timeout_s, "memory_mb": limits.memory_mb})
         if found is None:
             return program_side.verdict_of_its_end()
-        answer = json.loads(found) if found.startswith(b'{"error"') else {}
-        if "error" in answer:
-            error = answer["error"]
-            return CodeVerdict(_problem(error.get("kind")), f"{error.get('class')}: {error.get('text')}".strip(": "))
+        if (problem := _problem_of_answer(found)) is not None:
+            return problem
+        is_used = False
         with _process(sandbox, "tests_side", limits) as tests_side:
             line = tests_side.ask({"setup": setup, "tests": tests, "entry_points": list(entry_points)})
             while line is not None and line.startswith(b'{"call"'):
-                found = program_side.ask(json.loads(line)["call"])
+                asked = json.loads(line)["call"]
+                found = program_side.ask(asked)
                 if found is None:
                     return program_side.verdict_of_its_end()
+                is_used |= "get" not in asked or not found.startswith((b'{"value": {"object"', b'{"error"'))
                 line = tests_side.ask_raw(found)
             if line is None:
-                return tests_side.verdict_of_its_end()
+                return tests_side.verdict_of_tests_end()
             given = json.loads(line)
-            if given["verdict"] == "passed":
-                return CodeVerdict(None)
-            return CodeVerdict(_problem(given["verdict"]), given.get("text", ""))
+            if given["verdict"] != "passed":
+                return CodeVerdict(_problem(given["verdict"]), given.get("text", ""))
+            if not is_used:
+                raise OSError("the tests never used the program, so that any would pass")
+            return CodeVerdict(None)
+
+
+def _problem_of_answer(line: bytes) -> CodeVerdict | None:
+    """Return why a program could not be loaded, None if it was. The program may have written the line itself."""
+    if line.startswith(b'{"value"'):
+        return None
+    try:
+        error = json.loads(line)["error"]
+        return CodeVerdict(_problem(error["kind"]), f"{error['class']}: {error['text']}".strip(": ")[:_MAX_DETAIL])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return CodeVerdict("exception", "the program wrote something else in place of its answer")
 
 
 def _problem(name: Any) -> Problem:
@@ -96,52 +113,90 @@ def judge_by_command(
 
 
 class _Side:
-    """One process in a sandbox. ``is_late`` is set when its time was up."""
+    """One process in a sandbox, which is asked by lines, within a time."""
 
     def __init__(self, process: subprocess.Popen[bytes], limits: CodeLimits) -> None:
         self._process = process
         self._limits = limits
-        self._to = cast("IO[bytes]", process.stdin)
-        self._back = cast("IO[bytes]", process.stdout)
+        self._to, self._back = (cast("IO[bytes]", stream).fileno() for stream in (process.stdin, process.stdout))
+        os.set_blocking(self._to, False)
         self._started = time.monotonic()
-        self.is_late = threading.Event()
-        self._is_too_long = False
+        self._deadline = self._started + _SLOWNESS * limits.timeout_s + _PATIENCE_S
+        self._read = bytearray()
+        self._is_late = self._is_too_long = False
 
     def ask(self, message: dict[str, Any]) -> bytes | None:
         return self.ask_raw(json.dumps(message).encode("ascii") + b"\n")
 
     def ask_raw(self, line: bytes) -> bytes | None:
-        """Send a line and return the next; None if the process has ended, or writes without end."""
+        """Send a line and return the next; None if the process has ended, is late, or writes without end.
+
+        Nothing here waits for the end of the process: a child of it may hold its files open for longer.
+        """
         try:
-            self._to.write(line)
-            self._to.flush()
-            found = self._back.readline(_MAX_LINE)
+            while line and self._waits_for(to=self._to):
+                line = line[os.write(self._to, line) :]
         except OSError:
             return None
-        self._is_too_long = len(found) == _MAX_LINE
-        return found if found.endswith(b"\n") and not self._is_too_long else None
+        return None if line else self.read_line()
+
+    def read_line(self) -> bytes | None:
+        while (end := self._read.find(b"\n")) < 0:
+            self._is_too_long = len(self._read) > _MAX_LINE
+            if self._is_too_long or not self._waits_for(back=self._back):
+                return None
+            part = os.read(self._back, 1 << 20)
+            if not part:
+                return None
+            self._read += part
+        line = bytes(self._read[: end + 1])
+        del self._read[: end + 1]
+        return line
+
+    def _waits_for(self, *, to: int | None = None, back: int | None = None) -> bool:
+        """Wait until the process reads or has written; return False if its time is up."""
+        left = max(0.0, self._deadline - time.monotonic())
+        found = select.select([] if back is None else [back], [] if to is None else [to], [], left)
+        self._is_late = not (found[0] or found[1])
+        return not self._is_late
 
     def verdict_of_command(self, asked: dict[str, Any]) -> CodeVerdict:
         """Start a command, and return the verdict of its exit code and its last line. Raises ``OSError``."""
         line = self.ask(asked)
-        if line is None and not self.is_late.is_set():
-            raise OSError(f"{asked['command'][0]} did not start")
-        code, text = (-signal.SIGKILL, "") if line is None else json.loads(line)
+        if line is None:
+            return self.verdict_of_its_end()
+        try:
+            code, text = json.loads(line)
+        except (ValueError, TypeError, RecursionError):  # the program can reach the process that writes this
+            return CodeVerdict("exception", "the program wrote something else in place of the exit code")
+        if code is None:
+            raise OSError(text)
         if code in _KILLED and self._has_had_time():
-            return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
-        return CodeVerdict(None) if code == 0 else CodeVerdict("assertion", text or f"exit code {code}")
+            return self._out_of_time()
+        return CodeVerdict(None) if code == 0 else CodeVerdict("assertion", str(text) or f"exit code {code}")
 
     def verdict_of_its_end(self) -> CodeVerdict:
-        """Return why the process gives no answer."""
+        """Return why the process of the program gives no answer."""
         if self._is_too_long:
             return CodeVerdict("memory", f"a value of more than {_MAX_LINE // 1_000_000} MB")
+        if self._is_late:
+            return self._out_of_time()
         try:
             code = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             return CodeVerdict("exception", "the program closed its way to the tests")
-        if self.is_late.is_set() or (code in _KILLED and self._has_had_time()):
-            return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
+        if code in _KILLED and self._has_had_time():
+            return self._out_of_time()
         return CodeVerdict("exception", f"it ended its process (exit code {code})")
+
+    def verdict_of_tests_end(self) -> CodeVerdict:
+        """Return the verdict where the tests give none in time. Raises ``OSError`` if they have ended their process."""
+        if self._is_late:
+            return self._out_of_time()
+        raise OSError("the tests ended their own process, or took more memory or time than a test may")
+
+    def _out_of_time(self) -> CodeVerdict:
+        return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
 
     def _has_had_time(self) -> bool:
         """Tell whether the process may have used up its time, with several threads: the system kills it then."""
@@ -150,20 +205,12 @@ class _Side:
 
 @contextmanager
 def _process(sandbox: CodeSandbox, side: str, limits: CodeLimits) -> Iterator[_Side]:
+    """Start a process in a sandbox. Raises ``OSError`` if it does not say that it is there."""
     with sandbox.started(_code(side)) as process:
         one = _Side(process, limits)
-
-        def give_up() -> None:
-            one.is_late.set()
-            process.kill()
-
-        timer = threading.Timer(_SLOWNESS * limits.timeout_s + _PATIENCE_S, give_up)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield one
-        finally:
-            timer.cancel()
+        if one.read_line() != _READY:
+            raise OSError(f"the sandbox ended at once (exit code {process.poll()})")
+        yield one
 
 
 @cache
@@ -175,7 +222,8 @@ def _code(side: str) -> str:
     folder, name = Path(__file__).parent, f"{__package__}.values"
     values, own = ((folder / f"{file}.py").read_text(encoding="utf-8") for file in ("values", side))
     return (
-        f"import sys, types\nvalues = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
+        f"import sys, types\nsys.stdout.write({_READY.decode()!r})\nsys.stdout.flush()\n"
+        f"values = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
         f"exec(compile({values!r}, 'values.py', 'exec'), values.__dict__)\n"
         f"exec(compile({own!r}, '{side}.py', 'exec'), {{'__name__': '__main__'}})\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import pytest
 
@@ -82,6 +83,70 @@ def test_wrong_programs(sandbox: CodeSandbox, program: str, tests: str, problem:
     assert found.detail == detail or (detail.endswith("*") and found.detail.startswith(detail[:-1]))
 
 
+FORGED = """\
+import os
+for fd in range(3, 64):
+    try:
+        os.write(fd, LINE)
+    except OSError:
+        pass
+def f():
+    return 1
+"""
+LINES = (b'{"error": 5}\n', b'{"error"\n', b"[" * 50_000 + b"\n", b"\xff\n", b'{"error": {}}\n')
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_what_a_program_writes_in_place_of_an_answer_costs_its_own_sample(sandbox: CodeSandbox, line: bytes) -> None:
+    assert verdict(sandbox, FORGED.replace("LINE", repr(line)), "assert f() == 1").problem == "exception"
+
+
+def test_a_sandbox_that_does_not_start_makes_no_reply_wrong() -> None:
+    for command in (["false"], ["sh", "-c", "exit 3", "sh"], ["echo"]):
+        with pytest.raises(OSError, match="the sandbox ended at once"):
+            verdict(CodeSandbox("bubblewrap", command, ["python3"]), RIGHT, TESTS)
+
+
+def test_tests_that_end_their_process_make_no_reply_wrong(sandbox: CodeSandbox) -> None:
+    with pytest.raises(OSError, match="the tests ended their own process"):
+        verdict(sandbox, RIGHT, "double(1)\nimport os\nos._exit(0)")
+
+
+def test_tests_that_use_nothing_of_the_program_say_nothing_of_it(sandbox: CodeSandbox) -> None:
+    for tests in ("def test_double():\n    assert double(2) == 4\n", "assert 1 == 1", "double"):
+        with pytest.raises(OSError, match="the tests never used the program"):
+            verdict(sandbox, "def double(x):\n    return None\n", tests)
+
+
+def test_an_end_of_iteration_is_no_end_of_a_loop_of_the_tests(sandbox: CodeSandbox) -> None:
+    program = "def f(x):\n    raise StopIteration\n"
+    for tests in ("assert all(map(f, [1, 2]))", "for a, b in zip(map(f, [1]), [2]):\n    assert a == b"):
+        assert verdict(sandbox, program, tests).problem == "exception"
+
+
+CHILD = """\
+import os, time
+def f():
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(90)
+    os._exit(0)
+"""
+
+
+def test_a_child_that_lives_on_holds_nothing_up(sandbox: CodeSandbox) -> None:
+    """It has the program's files open, and is in a group of its own: the time of the program bounds the wait."""
+    limits = CodeLimits(timeout_s=0.1, memory_mb=512)
+    started = time.monotonic()
+    assert judge(sandbox, CHILD, setup="", tests="assert f() == 1", entry_points=(), limits=limits).problem is not None
+    assert time.monotonic() - started < 80
+
+
+def test_tests_have_bounds_of_their_own(sandbox: CodeSandbox) -> None:
+    program = "def f():\n    return range(10 ** 12)\n"
+    assert verdict(sandbox, program, "assert sorted(f()) == []").problem in ("memory", "exception")
+
+
 def test_time_is_bounded(sandbox: CodeSandbox) -> None:
     limits = CodeLimits(timeout_s=0.5, memory_mb=512)
     found = judge(
@@ -103,7 +168,7 @@ def test_a_program_may_define_what_python_defines(sandbox: CodeSandbox) -> None:
     """Only where the solution does so, too: else a program could say what ``all`` and ``set`` are."""
     program = "def sum(a, b):\n    return a + b\n"
     assert verdict(sandbox, program, "assert sum(1, 2) == 3", entry_points=("sum",)).problem is None
-    assert verdict(sandbox, program, "assert sum([1, 2]) == 3").problem is None
+    assert verdict(sandbox, program + "def two():\n    return 2\n", "assert sum([1, two()]) == 3").problem is None
 
 
 def test_nothing_stays_between_two_programs(sandbox: CodeSandbox) -> None:
@@ -168,7 +233,7 @@ def test_another_language_by_a_command(sandbox: CodeSandbox, script: str, progra
 
 
 def test_a_command_that_there_is_not(sandbox: CodeSandbox) -> None:
-    with pytest.raises(OSError, match="no_such_command did not start"):
+    with pytest.raises(OSError, match="no_such_command did not start: No such file"):
         judge_by_command(sandbox, "", "", ["no_such_command", "test.x"], LIMITS)
 
 
@@ -185,6 +250,9 @@ def test_a_command_that_there_is_not(sandbox: CodeSandbox) -> None:
         ("```\na\n```\n```\nb\n```", ("f",), "a\n"),
         ("```python\nclass Node:\n    pass\n```", ("f", "Node"), "class Node:\n    pass\n"),
         ("  ```python\n  x = 1\n  ```", (), "  x = 1\n"),
+        ("    return a + b\n```\nThis adds.", (), "    return a + b\n"),
+        ("```\n$ pip install x\n```\n```\nf = 1\n```", (), "f = 1\n"),
+        ("```\nx = 1\n```\n```\nf = lambda: 1\n```", ("f",), "f = lambda: 1\n"),
     ],
 )  # fmt: skip
 def test_the_code_of_a_reply(text: str, entry_points: tuple[str, ...], code: str) -> None:
@@ -219,6 +287,18 @@ def test_scores(scorer: CodeScorer) -> None:
 def test_a_solution_says_what_the_program_defines(scorer: CodeScorer) -> None:
     prepared = scorer.present(sample(tests="assert sum(1, 2) == 3", target="def sum(a, b):\n    return a + b"))
     assert scorer.score(prepared, [GenerateResponse(text="def sum(a, b):\n    return a - -b")]).status == "correct"
+
+
+WHOLE = "def f(x):\n    return x + 1\n"
+
+
+@pytest.mark.parametrize("reply", ["    return x + 1\n", WHOLE, f"```python\n{WHOLE}```"])
+@pytest.mark.parametrize("setup", ["def f(x):\n", 'import math\ndef f(x):\n    "Add one."\n'])
+def test_a_reply_may_go_on_from_the_setup_or_say_all(scorer: CodeScorer, setup: str, reply: str) -> None:
+    """The function that the setup ends with is the program's, also where nothing says so."""
+    prepared = scorer.present(sample(tests="assert f(1) == 2", setup=setup))
+    assert scorer.score(prepared, [GenerateResponse(text=reply)]).status == "correct"
+    assert scorer.score(prepared, [GenerateResponse(text=reply.replace("+ 1", "+ 2"))]).status == "wrong"
 
 
 def test_samples_that_cannot_be_judged(scorer: CodeScorer) -> None:
