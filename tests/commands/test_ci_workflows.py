@@ -84,6 +84,16 @@ def test_both_run_the_same_commands(github: dict[Any, Any], gitlab: dict[Any, An
     assert read_include(gitlab) == GITLAB
 
 
+def test_what_is_installed_is_a_variable(github: dict[Any, Any], gitlab: dict[Any, Any], tmp_path: Path) -> None:
+    """A copy of the package may stand in a folder of the repository."""
+    assert github["env"] == {"LLMEVAL_INSTALL": gitlab["llmeval"]["variables"]["LLMEVAL_INSTALL"]}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/pip").write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    (tmp_path / "bin/pip").chmod(0o755)
+    for script in (step(github, "suites", "Install")["run"], *gitlab["llmeval"]["before_script"]):
+        assert bash(script, tmp_path, {"LLMEVAL_INSTALL": "./a copy"}).stdout == "<install><./a copy>"
+
+
 def read_include(gitlab: Mapping[str, Any]) -> str:
     (included,) = yaml.safe_load((REPOSITORY / "pytest_llmeval/commands/starter/gitlab-ci.yml").read_text())["include"]
     return str(included["local"])
