@@ -222,7 +222,10 @@ def test_of_a_key_in_several_files_the_last_wins_and_errors_name_the_file_that_h
             "task.yaml:7: metric_list.0.aggregation: found 'median' (text), expected mean for exact_match",
         ),
         ("repeats: 0\n", "task.yaml:7: repeats: found 0 (a whole number), expected a number of at least 1"),
-        ("unsafe_code: true\n", "task.yaml:7: unsafe_code: code that a model writes is not run here"),
+        (
+            "unsafe_code: true\n",
+            "task.yaml:7: unsafe_code: its code is not run; the presets humaneval and mbpp run code (--llm-allow-code)",
+        ),
         (
             "fewshot_config: {split: 3}\n",
             "task.yaml:7: fewshot_config.split: found 3 (a whole number), expected text; put it in quotes",

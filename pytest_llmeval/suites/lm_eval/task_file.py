@@ -214,7 +214,9 @@ class TaskSpec(Spec):
     custom_dataset: Annotated[
         Any, _refused("a data set that Python makes cannot be read as data; name one with dataset_path")
     ] = None
-    unsafe_code: Annotated[Any, _refused("code that a model writes is not run here", unless=False)] = False
+    unsafe_code: Annotated[
+        Any, _refused("its code is not run; the presets humaneval and mbpp run code (--llm-allow-code)", unless=False)
+    ] = False
 
     @property
     def fewshot(self) -> FewshotConfig:
