@@ -146,15 +146,19 @@ def test_a_failed_comparison_is_written_only_if_it_is_accepted(project: pytest.P
 
 def test_another_prompt_is_accepted(project: pytest.Pytester, workers: list[str]) -> None:
     """By questions it is compared, and needs no acceptance."""
-    assert project.runpytest(RIGHT, BASELINE, UPDATE, "--", "sums.yaml").ret == 0
+    project.makepyfile(
+        adds="import re\n\ndef right(prompt):\n    return str(int(re.search(r'[0-9]+', prompt)[0]) + 1)\n"
+    )
+    asked = "--llm-model=python:adds:right"
+    assert project.runpytest(asked, BASELINE, UPDATE, "--", "sums.yaml").ret == 0
     project.makefile(".yaml", sums=suite(extra="prompt: {template: 'Add. {{ question }}'}\n"))
-    refused = project.runpytest(*workers, RIGHT, BASELINE, UPDATE, "--", "sums.yaml")
+    refused = project.runpytest(*workers, asked, BASELINE, UPDATE, "--", "sums.yaml")
     assert told(refused).startswith("not written: the comparison with the earlier file failed: sums, accuracy")
-    result = project.runpytest(*workers, RIGHT, BASELINE, "--llm-compare=questions", UPDATE, "--", "sums.yaml")
+    result = project.runpytest(*workers, asked, BASELINE, "--llm-compare=questions", UPDATE, "--", "sums.yaml")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*compared by questions: prompt.template changed*", "*+prompt.template: *Add. *"])
     assert told(result) == "written: 1 suite, 30 samples"
-    assert project.runpytest(*workers, RIGHT, BASELINE, "sums.yaml").ret == 0
+    assert project.runpytest(*workers, asked, BASELINE, "sums.yaml").ret == 0
 
 
 def test_a_threshold_has_to_hold_even_if_the_comparison_is_accepted(
