@@ -333,14 +333,17 @@ def _without_own(
 
     Replies from a store say nothing about a model that may have changed since: raise ``Undecided`` if all are such.
     They stay if the model is known to be the same, and if this run replays the baseline to compare ways of scoring.
-    Replies from a file say nothing about a prompt that changed since: raise ``Undecided`` too.
+    Replies from the file that the baseline's came from, or from the baseline, say nothing about a prompt that changed
+    since: raise ``Undecided`` too.
     """
     earlier, now = pairing.reports
     model = _model_of(after, now)
-    if pairing.compare != "common" and are_replies_to_another_prompt(before.info, after.info, model):
-        raise Undecided(NOT_ASKED)
     details = model.get("details")
-    if isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]:
+    replays = isinstance(details, Mapping) and details.get(REPLAYED) == [earlier.created, earlier.seconds]
+    has_same_file = replays or _model_of(before, earlier).get("fingerprint") == model.get("fingerprint")
+    if pairing.compare != "common" and has_same_file and are_replies_to_another_prompt(before.info, after.info, model):
+        raise Undecided(NOT_ASKED)
+    if replays:
         return scored, ["the baseline's own replies, scored again: nothing of a model is compared"]
     if pairing.compare == "questions" and _is_asked_alike(before.info, after.info):
         return scored, ["the prompts are the same: these may be the baseline's own replies, read by other filters"]

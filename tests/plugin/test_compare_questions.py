@@ -284,6 +284,16 @@ def test_replies_from_a_file_are_none_to_a_changed_prompt(project: pytest.Pytest
     assert NOT_ASKED in text_of(decided)
 
 
+def test_replies_from_another_file_may_be_those_to_the_new_prompt(project: pytest.Pytester) -> None:
+    """Whoever records replies elsewhere has a new file for a new prompt."""
+    replayed(project, SUITE, "--llm-report=base.json")
+    rows = [json.dumps({"id": one["id"], "response": "no answer"}) for one in SUITE["samples"]]
+    (project.path / "new.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = replayed(project, {**SUITE, **CHANGES["template"][0]}, *QUESTIONS, file="new.jsonl")
+    assert NOT_ASKED not in found
+    assert "the model changed" in found or "samples became wrong" in found
+
+
 def test_replies_from_a_file_are_undecided_where_other_suites_are_compared(
     project: pytest.Pytester, workers: list[str]
 ) -> None:
