@@ -178,7 +178,7 @@ def test_each_process_parses_each_option_once(llm_pytester: pytest.Pytester, wor
     llm_pytester.makefile(".yaml", capitals=CAPITALS)
     llm_pytester.runpytest("--llm-model=random", "--llm-report=main.json", "capitals.yaml")
     llm_pytester.makeconftest(_COUNTED)
-    llm_pytester.makeini("[pytest]\nllm_gate = brier < 2\n")
+    llm_pytester.makeini("[pytest]\nllm_gate = brier < 1\n")
     given = {
         "--llm-gate": "capitals: accuracy >= 0",
         "--llm-max-drop": "accuracy=0.5",
@@ -189,7 +189,7 @@ def test_each_process_parses_each_option_once(llm_pytester: pytest.Pytester, wor
     options = [f"{name}={value}" for name, value in given.items()]
     result = llm_pytester.runpytest_subprocess(*workers, *options, "--llm-baseline=main.json", "capitals.yaml")
     result.stdout.fnmatch_lines(["*gates*"])
-    once = str(dict.fromkeys(sorted([*given.values(), "brier < 2"]), 1))
+    once = str(dict.fromkeys(sorted([*given.values(), "brier < 1"]), 1))
     assert (llm_pytester.path / "parsed.txt").read_text().splitlines() == [once] * (3 if "-n2" in workers else 1)
 
 
