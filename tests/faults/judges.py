@@ -438,6 +438,8 @@ def _all() -> Iterator[Judge]:
     for name, settings in SCORERS.items():
         if asks_a_model(settings):  # tests/servers/test_judge_faults.py
             continue
+        if settings.runs_code:  # tests/scoring/code
+            continue
         yield from _SCORERS.get(name, ()) or _generic(name)
     for name in FILTERS:
         for place, settings in enumerate(_FILTERS.get(name, (name,))):
