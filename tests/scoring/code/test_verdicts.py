@@ -189,6 +189,7 @@ def test_some_programs_that_want_to_be_called_right(sandbox: CodeSandbox, name: 
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", HOSTILE)
 def test_all_programs_that_want_to_be_called_right(sandbox: CodeSandbox, name: str) -> None:
     found = judge(sandbox, HOSTILE[name], setup="", tests=TESTS, entry_points=("double",), limits=CodeLimits(2, 512))
