@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.other_tools import COMMAND, PATH, tables, with_tables
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 
 def test_the_page_says_what_other_tools_do() -> None:
