@@ -263,12 +263,12 @@ def _tone(metric: str, difference: Difference) -> Tone | None:
 
 
 ChangeWord: TypeAlias = Literal["better", "worse", "=", ""]
-"""What a difference is: ``=`` if it cannot be told from chance, empty if that, or which direction is better, is not
-known."""
+"""The word for a difference. ``=`` means that it cannot be told from chance. The word is empty if that is not known, or
+if neither direction of the metric is better."""
 
 
 def word_of_difference(found: Difference, higher_is_better: bool | None) -> ChangeWord:
-    """Return what a difference of models or variants is, by its 95% interval."""
+    """Return the word for a difference of models or variants, by its 95% interval."""
     if found.ci_low is None or found.ci_high is None:
         return ""
     if found.ci_low <= 0.0 <= found.ci_high:
