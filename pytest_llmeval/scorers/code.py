@@ -63,7 +63,8 @@ class CodeSettings(ScorerSettings):
         is_file = self.run is None or not (len(self.run) < 2 or "/" in self.run[-1])
         if not is_file or (self.run and self.run[-1].partition(".")[0] in ("reply", "errors")):
             raise refuse(
-                "score.code.run: expected a command whose last word names the file of the tests: [node, test.js]"
+                "score.code.run: expected a command whose last word names the file of the tests: [node, test.js]; "
+                "reply and errors are names of other files"
             )
         return self
 

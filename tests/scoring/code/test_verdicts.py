@@ -210,6 +210,50 @@ def test_programs_that_only_a_sandbox_keeps_from_harm(name: str, monkeypatch: py
     assert "secret" not in found.detail
 
 
+CONTAINED = """\
+import ctypes, os, socket
+
+def number(work):
+    try:
+        return work()
+    except OSError as error:
+        return error.errno
+
+def found():
+    kinds = os.CLONE_NEWUSER if hasattr(os, "CLONE_NEWUSER") else 0x10000000
+    return {
+        "files": os.listdir("."),
+        "written": [
+            number(lambda: open(path, "w").close()) for path in ("/x", "/usr/x", "/dev/x", "/dev/shm/x", "here")
+        ],
+        "read": [os.path.exists(path) for path in ("/etc/passwd", "/home", "/tmp", "/proc/1/root/etc/passwd")],
+        "network": number(lambda: socket.create_connection(("192.0.2.1", 80), 2)),
+        "processes": max(int(name) for name in os.listdir("/proc") if name.isdigit()) < 20,
+        "secret": os.environ.get("SECRET_FOR_TESTS"),
+        "new namespace": ctypes.CDLL(None).unshare(kinds),
+    }
+"""
+EXPECTED = {
+    "files": [],
+    "written": [30, 30, 30, 30, None],
+    "read": [False, False, False, False],
+    "network": 101,
+    "processes": True,
+    "secret": None,
+    "new namespace": -1,
+}
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_what_a_program_finds_in_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program says what it got; in no sandbox it gets more."""
+    monkeypatch.setenv("SECRET_FOR_TESTS", "secret")
+    tests = f"expected = {EXPECTED}\nfor name, value in found().items():\n    assert value == expected[name], name\n"
+    assert verdict(find_sandbox("bubblewrap"), CONTAINED, tests) == CodeVerdict(None)
+    assert verdict(find_sandbox("none"), CONTAINED, tests).problem == "assertion"
+
+
 @pytest.fixture
 def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A shell that runs the tests: every line of ``reply.sh`` is a line of the tests' own process."""
