@@ -34,8 +34,8 @@ def problems(record: dict[str, Any] | None = None, end: dict[str, Any] | None = 
 
 def test_every_scorer_and_filter_is_there_and_cases_stay_the_same() -> None:
     names = {judge.name for judge in judges()}
-    asking = {name for name, settings in SCORERS.items() if asks_a_model(settings)}
-    assert set(SCORERS) - asking <= names
+    elsewhere = {name for name, settings in SCORERS.items() if asks_a_model(settings) or settings.runs_code}
+    assert set(SCORERS) - elsewhere <= names
     assert {f"filter:{name}" for name in FILTERS} <= names
     some = hostile_replies.cases_of(3, 150)
     assert some == hostile_replies.cases_of(3, 150)
