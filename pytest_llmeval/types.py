@@ -40,6 +40,7 @@ __all__ = [
     "ServerUse",
     "Status",
     "StoreFlaws",
+    "ToolCall",
     "as_builtin",
     "finite_number",
     "who_served",
@@ -106,7 +107,8 @@ class GenerateRequest:
     answers: ``stop`` applies behind them only, and what stands between them is split off when the reply arrives.
     Without tags nothing is split off. ``top_k`` keeps so many of the likeliest tokens where tokens are sampled, and 0
     all. ``repetition_penalty`` makes tokens less likely that stand in the prompt or the reply already, also in greedy
-    decoding, and 1 does nothing (Keskar et al. 2019, as in transformers).
+    decoding, and 1 does nothing (Keskar et al. 2019, as in transformers). ``tools`` are the functions that the model
+    may call, as the text of a JSON list in the form of OpenAI's API; empty for none. Only a chat has tools.
     """
 
     prompt: Prompt
@@ -120,6 +122,7 @@ class GenerateRequest:
     reasoning: tuple[tuple[str, str], ...] = ()
     top_k: int = 0
     repetition_penalty: float = 1.0
+    tools: str = ""
 
     @property
     def special_sampling(self) -> dict[str, float]:
@@ -165,6 +168,18 @@ class LoglikelihoodResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A function's name and the arguments with which a reply asks for it.
+
+    ``arguments`` is a JSON object; None if what the model wrote is none, and then ``text`` is what it wrote.
+    """
+
+    name: str
+    arguments: Mapping[str, JSON] | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateResponse:
     """``text`` is what the model wrote, without the prompt and without the stop string.
 
@@ -179,6 +194,10 @@ class GenerateResponse:
     arrived at whoever asked with tags of reasoning; None where there is none. ``is_unfinished``: the reply ended inside
     of its reasoning, and there is no answer. ``tagged``, of a model that knows it: the text with the tags of reasoning
     that ``text`` lacks, since the chat template opened them or they are special tokens; gone once the reply arrived.
+
+    ``tool_calls`` are the functions that the reply asks for, in order; None where the model says nothing of them, and
+    empty where it says that there are none. Of a request with tools, a reply that says nothing of them has those that
+    its text holds (``text.tool_calls``), once it has arrived.
     """
 
     text: str
@@ -200,6 +219,7 @@ class GenerateResponse:
     reasoning: str | None = None
     is_unfinished: bool = False
     tagged: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

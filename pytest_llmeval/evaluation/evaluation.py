@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.fingerprints import asked_with, fingerprint_parts, length_of, sample_fingerprint
 from pytest_llmeval.evaluation.pipeline import suite_scorer
@@ -36,6 +37,8 @@ from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.templates.templates import TemplateError
 from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
+from pytest_llmeval.text.tool_calls import calls_as_json
+from pytest_llmeval.text.tool_schemas import tools_as_text
 from pytest_llmeval.text.traces import MOST_CHARACTERS, bounded_steps
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import (
@@ -77,6 +80,7 @@ class QuestionMemory:
         """Tell whether the question may be kept; if so, its room is taken."""
         prompt = question.prompt
         texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
+        texts += {request.tools for request in question.requests if isinstance(request, GenerateRequest)}
         size = sum(map(sys.getsizeof, texts)) + _BYTES_BESIDE_PROMPT * (2 + len(question.requests))
         if size > self._num_free:
             return False
@@ -101,6 +105,7 @@ class Evaluation:
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, PreparedSample] = {}
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
+        self._tools = self._suite_tools()
         with self._located():
             self.scorer = suite_scorer(
                 self._score,
@@ -196,7 +201,39 @@ class Evaluation:
                 replace(request, reasoning=tags) if isinstance(request, GenerateRequest) else request
                 for request in requests
             )
+        if self.suite.spec.prompt.has_tools:
+            requests = self._with_tools(sample, requests)
         return replace(presented, prompt=prompt, requests=requests)
+
+    def _suite_tools(self) -> str:
+        """Return the tools of all samples, which the suite holds or names, as a request has them."""
+        given, keys = self.suite.spec.prompt.tools, ("prompt", "tools")
+        if isinstance(given, str):
+            try:
+                return tools_as_text(ScoreFiles(self.suite).value(given, keys))
+            except ValueError as error:
+                raise self.suite.error(f"{given}: {error}", keys=keys) from None
+        return tools_as_text(given)
+
+    def _with_tools(self, sample: Sample, requests: tuple[Request, ...]) -> tuple[Request, ...]:
+        """Return the requests with the sample's own tools, or those of the suite. Raise ``SuiteError`` for other
+        requests than for replies.
+        """
+        column, tools = self.suite.spec.prompt.tools_column, self._tools
+        if column is not None:
+            keys = ("prompt", "tools_column")
+            try:
+                tools = tools_as_text(column_value(sample.variables, column)) or tools
+            except NoColumnError:
+                row = sample.variables.get("row")
+                known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
+                raise self.suite.error(f"there is no column {quoted(column)}{known}", sample, keys) from None
+            except ValueError as error:
+                raise self.suite.error(str(error), sample, keys) from None
+        if not all(isinstance(request, GenerateRequest) for request in requests):
+            message = f"{self.scorer.name} compares log-likelihoods, and only replies have tools; remove them"
+            raise self.suite.error(message, keys=("prompt", "tools" if column is None else "tools_column"))
+        return tuple(replace(one, tools=tools) if isinstance(one, GenerateRequest) else one for one in requests)
 
     def _render(self, sample: Sample, presented: PreparedSample) -> Prompt:
         prompt = render_prompt(
@@ -284,12 +321,12 @@ class Evaluation:
     def fingerprint_parts(self) -> dict[str, str]:
         """Return hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
         asks = any(isinstance(one, JudgedSettings) and one.asks_judge for one, _ in self._score.each())
-        return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None)
+        return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None, self._tools)
 
     @property
     def asked_with(self) -> dict[str, JSON]:
         """Return the settings that decide how the suite's questions are asked; see ``fingerprints.asked_with``."""
-        return asked_with(self.suite)
+        return asked_with(self.suite, self._tools)
 
     @property
     def judged_by(self) -> tuple[str, ...]:
@@ -461,6 +498,7 @@ def _kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     beside: dict[str, list[JSON]] = {
         "contexts": [None if reply.contexts is None else [*reply.contexts] for reply in replies],
         "documents": [None if own is None else _as_lists(own[:MOST_DOCUMENTS]) for own in rankings],
+        "tool_calls": [None if reply.tool_calls is None else calls_as_json(reply.tool_calls) for reply in replies],
     }
     for name, found in beside.items():
         if any(own is not None for own in found):

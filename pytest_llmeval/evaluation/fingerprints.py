@@ -34,9 +34,11 @@ _WHERE = frozenset(("samples", *RowsSpec.model_fields))
 """Settings that say where examples come from: the same examples in another file are the same."""
 
 
-def fingerprint_parts(suite: Suite, scorer: Sequence[JSON], judge_prompt: JSON = None) -> dict[str, str]:
+def fingerprint_parts(
+    suite: Suite, scorer: Sequence[JSON], judge_prompt: JSON = None, tools: str = ""
+) -> dict[str, str]:
     """Return hashes by part, SHA-256 in hexadecimal; ``scorer`` describes how a reply is judged, ``judge_prompt`` in
-    which words a judge is asked, None where none is.
+    which words a judge is asked, None where none is, and ``tools`` are what ``prompt.tools`` holds or names.
 
     ``questions``: the samples with their categories, by id, whatever their order. ``prompt``: the settings of the
     prompt and of what is generated. ``fewshot``: the settings of examples, and the examples; empty where a prompt shows
@@ -45,6 +47,8 @@ def fingerprint_parts(suite: Suite, scorer: Sequence[JSON], judge_prompt: JSON =
     """
     spec = suite.spec
     prompt: dict[str, JSON] = spec.prompt.model_dump(mode="json", exclude={"fewshot"})
+    if tools:
+        prompt["tools"] = tools  # the same tools in another file are the same
     if spec.dataset is not None:
         prompt["variables"] = _own_fields(spec.dataset.fields)
     parts = {
@@ -101,8 +105,9 @@ def question_fingerprint(sample: Sample) -> str:
     return hashlib.sha256(_encode(_content(sample)).encode()).hexdigest()[:16]
 
 
-def asked_with(suite: Suite) -> dict[str, JSON]:
-    """Return the settings that decide how the suite's questions are asked, by dotted key, without defaults.
+def asked_with(suite: Suite, tools: str = "") -> dict[str, JSON]:
+    """Return the settings that decide how the suite's questions are asked, by dotted key, without defaults. ``tools``
+    as in ``fingerprint_parts``.
 
     These are what may differ between two prompts for the same questions: the prompt, the plan of its examples (not the
     examples), what is generated, columns that a template may use, and filters that take the answer out of the reply.
@@ -111,6 +116,9 @@ def asked_with(suite: Suite) -> dict[str, JSON]:
     found: dict[str, JSON] = {}
     prompt = spec.prompt.model_dump(mode="json", exclude_defaults=True)
     fewshot = prompt.pop("fewshot", None)
+    if tools:
+        names = ", ".join(tool["function"]["name"] for tool in json.loads(tools))
+        prompt["tools"] = f"{names} ({_hash([tools])[:8]})"
     plan = {} if fewshot is None else {name: value for name, value in fewshot.items() if name not in _WHERE}
     for prefix, settings in (
         ("prompt", prompt),
@@ -173,12 +181,15 @@ def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
 
 def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
     """Leave the last fields out where they say what was so before there were such fields."""
+    values.pop()  # the tools, which stand there with their name, where there are any
     del values[-len(SPECIAL_SAMPLING) :]  # which stand there with their names, where they are used
     if request.reasoning in ((), DEFAULT_TAGS):
         values.pop()
         if not request.json_schema:
             values.pop()
     values += map(list, request.special_sampling.items())
+    if request.tools:
+        values.append(["tools", request.tools])
 
 
 def _judged(presented: PreparedSample) -> list[object]:

@@ -312,7 +312,15 @@ class Pipeline(Scorer):
             yield self.deciding, presented
             return
         for part, own in zip(self.parts, presented.parts, strict=True):
-            yield part, dataclasses.replace(own, prompt=presented.prompt, continuation=presented.continuation)
+            yield (
+                part,
+                dataclasses.replace(
+                    own,
+                    prompt=presented.prompt,
+                    continuation=presented.continuation,
+                    requests=presented.requests,
+                ),
+            )
 
     def variables(self, presented: PreparedSample) -> Mapping[str, object]:
         """Return the variables of all scorers. Raise ``SettingsError`` where two give one name different values."""

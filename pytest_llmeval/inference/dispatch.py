@@ -1,7 +1,8 @@
 """Puts requests of every kind to a model, and holds the model to its Protocol.
 
 A table (``REQUEST_KINDS``) has an entry for every kind of request: the method that is asked, what a response has to be,
-and when it is whole. Here replies arrive, whatever model or judge gives them, and here their reasoning is split off.
+and when it is whole. Here replies arrive, whatever model or judge gives them, and here their reasoning is split off and
+tool calls are read.
 The store of replies is between: what it asks for (``ask_for_raw``, ``submitted``) and keeps is as the model wrote it.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, BackgroundModel, Failed, Listener, SampleModel, identify
@@ -25,6 +26,7 @@ from pytest_llmeval.models.reasoning import (
     without_reasoning,
 )
 from pytest_llmeval.text.documents import found_documents
+from pytest_llmeval.text.tool_calls import read_tool_calls, with_tool_calls
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.types import (
     JSON,
@@ -38,6 +40,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRollingRequest,
     Request,
     Response,
+    ToolCall,
     who_served,
 )
 
@@ -54,6 +57,7 @@ __all__ = [
     "submitted",
 ]
 
+_R = TypeVar("_R")
 _ROUNDING = 1e-3
 """The largest log-likelihood above 0 that is taken for a rounding error."""
 
@@ -135,6 +139,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         reasoning=None if response.reasoning is None else _text(response.reasoning, "reasoning"),
         is_unfinished=bool(response.is_unfinished),
         tagged=None if response.tagged is None else _text(response.tagged, "tagged"),
+        tool_calls=None if response.tool_calls is None else _tool_calls(response.tool_calls),
         **_server_fields(response),
     )
 
@@ -195,6 +200,13 @@ def _text(value: object, name: str = "text") -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r}, expected a str")
     return str(value)
+
+
+def _tool_calls(value: object) -> tuple[ToolCall, ...]:
+    try:
+        return read_tool_calls(value)
+    except ValueError as error:
+        raise ValueError(f"tool_calls: {error}") from None
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
@@ -301,7 +313,7 @@ def ask(model: object, requests: Sequence[Request], listener: Listener | None = 
 
     def tell(found: Mapping[int, Response | Failed | None]) -> None:
         if listener is not None:
-            listener({place: without_reasoning(requests[place], response) for place, response in found.items()})
+            listener({place: _as_judged(requests[place], response) for place, response in found.items()})
 
     return _arrived(requests, ask_for_raw(model, requests, None if listener is None else tell))
 
@@ -411,9 +423,14 @@ def _arrived(
 ) -> list[Response | Failed]:
     """Return the responses as they are judged. ``recorded``: nothing says whether they go on where the prompt ends."""
     return [
-        without_reasoning(request, response, continues=not recorded)
+        _as_judged(request, response, continues=not recorded)
         for request, response in zip(requests, responses, strict=True)
     ]
+
+
+def _as_judged(request: Request, response: _R, *, continues: bool = True) -> _R:
+    """Return a response without its reasoning, and with the tool calls that its text holds, if it was given tools."""
+    return with_tool_calls(request, without_reasoning(request, response, continues=continues))
 
 
 def checked(model: object, request: Request, response: object) -> Response | Failed:

@@ -28,6 +28,7 @@ from pytest_llmeval.types import (
     ModelIdentity,
     Request,
     Response,
+    ToolCall,
     as_builtin,
 )
 
@@ -76,9 +77,16 @@ def _as_json(value: object) -> object:
     return plain
 
 
+def _call_as_json(value: object) -> object:
+    """Return a tool call of a reply as JSON has it."""
+    if isinstance(value, ToolCall):
+        return {"name": value.name, "arguments": value.arguments, "text": value.text}
+    raise TypeError(f"found a {type(value).__name__} in a reply")
+
+
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_as_json).encode
 """Writes ASCII, and the same text for what is equal."""
-_strict = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_strict = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_call_as_json).encode
 
 
 class StoredRequest:
@@ -105,6 +113,7 @@ _UNSAID: Mapping[str, tuple[object, ...]] = {
     "reasoning": ((), DEFAULT_TAGS),  # a text without reasoning is the same with the usual tags and without any
     "top_k": (0,),
     "repetition_penalty": (1,),
+    "tools": ("",),
 }
 """Values of later fields that change nothing: a request with these has the key that it had before."""
 
@@ -194,6 +203,8 @@ def decode_line(line: bytes) -> Line:
         kind = EngineUse if request.kind == AUDIT else kind_named(request.kind).response
         if "vector" in reply:
             reply["vector"] = tuple(reply["vector"])  # JSON has lists alone
+        if "tool_calls" in reply:
+            reply["tool_calls"] = tuple(ToolCall(**call) for call in reply["tool_calls"])
         return Line(request=request, name=data["name"], time=head.time, session=head.session, reply=kind(**reply))
     except (KeyError, TypeError, RecursionError, ModelError) as error:
         raise ValueError(f"it has not the parts of a reply ({type(error).__name__}: {error})") from None

@@ -15,8 +15,9 @@ so.
 from __future__ import annotations
 
 import functools
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,12 +26,14 @@ from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import LoglikelihoodResponse, Prompt
 
 __all__ = [
+    "NO_TOOLS",
     "EncodedPair",
     "Encoder",
     "SeparateEncoder",
     "Tokenizer",
     "check_encodable",
     "rolling_windows",
+    "shows_tools",
     "sum_of_windows",
 ]
 
@@ -62,6 +65,14 @@ class Tokenizer(Protocol):
 
     def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> Any:
         """Return the text of a chat."""
+
+
+NO_TOOLS = "the model's chat template has no tools; use a model that was tuned for them"
+
+
+def shows_tools(template: object) -> bool:
+    """Tell whether a chat template, or one of several by name, shows a model the tools that it may call."""
+    return "tools" in str(template)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +169,13 @@ class Encoder:
         tokens = self._encode(self.render(prompt), begins_with=self._tokenizer.bos_token)
         return self._checked(tokens or [self._prefix()])
 
-    def render(self, prompt: Prompt) -> str:
+    def render(self, prompt: Prompt, tools: str = "") -> str:
         """Return the text of a prompt: a chat goes through the tokenizer's template, up to where the assistant would
-        begin, or to the end of what it has begun to say. Raises ``RequestError``.
+        begin, or to the end of what it has begun to say. ``tools`` are those of a request. Raises ``RequestError``.
         """
         if isinstance(prompt, str):
+            if tools:
+                raise RequestError("the request has tools and no chat; set `prompt.chat: true` in the suite")
             return prompt
         if not getattr(self._tokenizer, "chat_template", None):
             raise RequestError(
@@ -170,10 +183,16 @@ class Encoder:
                 "set `prompt.chat: false` in the suite, or use a model that was tuned for chat"
             )
         turns = [{"role": message.role, "content": message.content} for message in prompt]
+        settings: dict[str, Any] = {}
+        if tools:
+            if not shows_tools(self._tokenizer.chat_template):
+                raise RequestError(NO_TOOLS)
+            settings["tools"] = json.loads(tools)
         begun = turns.pop()["content"] if turns[-1]["role"] == "assistant" else ""
-        return self._continued(turns, begun) or self._rendered(turns, add_generation_prompt=True) + begun
+        whole = self._continued(turns, begun, settings)
+        return whole or self._rendered(turns, add_generation_prompt=True, **settings) + begun
 
-    def _continued(self, turns: list[dict[str, str]], begun: str) -> str:
+    def _continued(self, turns: list[dict[str, str]], begun: str, settings: Mapping[str, Any]) -> str:
         """Return the chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where
         nothing was begun or the template does not show it as it is.
 
@@ -183,14 +202,15 @@ class Encoder:
         if not kept:
             return ""
         try:
-            text = self._rendered([*turns, {"role": "assistant", "content": begun}], continue_final_message=True)
+            whole = [*turns, {"role": "assistant", "content": begun}]
+            text = self._rendered(whole, continue_final_message=True, **settings)
         except RequestError:  # a template may want the user's turn to be the last
             return ""
         if text.endswith(begun):
             return text
         return text + begun[len(kept) :] if text.endswith(kept) else ""
 
-    def _rendered(self, turns: list[dict[str, str]], **settings: bool) -> str:
+    def _rendered(self, turns: list[dict[str, str]], **settings: Any) -> str:
         try:
             return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **settings))
         except Exception as error:  # a template is the checkpoint's code: it raises what it likes

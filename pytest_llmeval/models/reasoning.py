@@ -53,7 +53,7 @@ def without_reasoning(request: Request, response: _R, *, continues: bool = True)
         response,
         text=found.text,
         reasoning=found.reasoning if known is None else f"{known}\n\n{found.reasoning}".strip(),
-        is_unfinished=found.is_unfinished,
+        is_unfinished=found.is_unfinished and not response.tool_calls,
         tagged=None,
     )
 
@@ -64,7 +64,7 @@ def was_cut_in_reasoning(request: Request, response: object) -> bool:
     """
     if not isinstance(request, GenerateRequest) or not isinstance(response, GenerateResponse):
         return False
-    is_known = response.reasoning is not None or response.is_unfinished
+    is_known = response.reasoning is not None or response.is_unfinished or bool(response.tool_calls)
     if not request.stop or not request.reasoning or response.finish_reason != "stop" or is_known:
         return False
     return _has_no_answer(request, response)

@@ -182,6 +182,13 @@ class ModelKind:
         """
         return False
 
+    def refuses_tools(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
+        """Return why the model, which is not loaded, is known to take no tools (``prompt.tools``); None otherwise.
+
+        So that a suite with tools is refused when it is collected.
+        """
+        return None
+
 
 # What stands after ``?``: ``python:agents:crew?planning=true&k=3``
 

@@ -306,8 +306,10 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
     from pytest_llmeval.evaluation.evaluation import first_request, inability, method_of
 
     config = node.config
-    specs = config.stash[settings_key].model_specs
-    checked = [spec for spec in specs if spec.kind.shows_methods or spec.kind.checks_suites]
+    settings = config.stash[settings_key]
+    specs = settings.model_specs
+    has_tools = evaluation.suite.spec.prompt.has_tools
+    checked = [spec for spec in specs if spec.kind.shows_methods or spec.kind.checks_suites or has_tools]
     if not checked or is_overridden(node):
         return
     request = first_request(evaluation)
@@ -319,6 +321,13 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
             is_lacking = spec.kind.lacks_method(spec, method) if lacks is None else lacks(evaluation.suite.name, method)
         if is_lacking:
             raise inability(evaluation, spec.name, method, is_lacking if isinstance(is_lacking, str) else "")
+        if has_tools:
+            refuses = getattr(model, "refuses_tools", None)
+            with calling(spec.kind, "refuses_tools"):
+                own = model_settings(settings, settings.device)
+                why = spec.kind.refuses_tools(spec, own) if refuses is None else refuses()
+            if why is not None:
+                raise evaluation.suite.error(f"{spec.name}: {why}", keys=("prompt", "tools"))
         if (unknown := getattr(model, "unknown_setting", None)) is not None and (found := unknown(request)) is not None:
             setting, problem = found
             raise evaluation.suite.error(f"{spec.name}: {problem}", keys=("generate", setting))

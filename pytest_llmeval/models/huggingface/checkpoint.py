@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_llmeval.models.encoding import shows_tools
 from pytest_llmeval.text.redaction import model_error, one_line
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
@@ -62,6 +63,9 @@ _AUTO_CLASSES = frozenset({"AutoConfig", "AutoModelForCausalLM", "AutoModelForSe
 _NO_VOCABULARY_NEEDED = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _LARGEST_HEADER = 100_000_000
 """The most bytes of a header; safetensors itself refuses longer ones."""
+
+
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 def check_checkpoint(
@@ -173,8 +177,8 @@ def check_tokenizer(name: str, folder: Path) -> None:
         _read_json(name, folder / "tokenizer.json")
     if any(path.name in _VOCABULARIES.split() or path.suffix == ".tiktoken" for path in files):
         return
-    if (folder / "tokenizer_config.json").is_file():
-        config = _read_json(name, folder / "tokenizer_config.json")
+    if (folder / _TOKENIZER_CONFIG).is_file():
+        config = _read_json(name, folder / _TOKENIZER_CONFIG)
         if isinstance(config, dict) and (
             config.get("tokenizer_class") in _NO_VOCABULARY_NEEDED or "auto_map" in config
         ):
@@ -184,6 +188,24 @@ def check_tokenizer(name: str, folder: Path) -> None:
         f"{folder} has no tokenizer (tokenizer.json, tokenizer.model, vocab.json, …); "
         "save it there, or name another with --llm-model-arg tokenizer=ID_OR_FOLDER",
     )
+
+
+def has_tools(name: str, folder: Path) -> bool:
+    """Tell whether the chat template of a folder shows a model the tools that it may call."""
+    templates = [*folder.glob("*.jinja"), *folder.glob("additional_chat_templates/*.jinja")]
+    templates += [path for file in ("chat_template.json", _TOKENIZER_CONFIG) if (path := folder / file).is_file()]
+    for path in templates:
+        if path.suffix == ".jinja":
+            try:
+                found: object = path.read_text("utf-8")
+            except (OSError, UnicodeDecodeError):
+                return True  # the tokenizer says what is wrong with it when it is loaded
+        else:
+            config = _read_json(name, path)
+            found = config.get("chat_template") if isinstance(config, dict) else None
+        if shows_tools(found):
+            return True
+    return False
 
 
 def weight_files(folder: Path, *, allow_pickle: bool = False) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
+from pytest_llmeval.models.encoding import NO_TOOLS
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.huggingface.checkpoint import (
     CONFIG,
@@ -23,6 +24,7 @@ from pytest_llmeval.models.huggingface.checkpoint import (
     check_checkpoint,
     check_embedder,
     check_library,
+    has_tools,
     tells_layers,
 )
 from pytest_llmeval.models.settings import CHECKPOINT_ARGS, ModelSettings
@@ -115,6 +117,11 @@ class Checkpoint(ModelKind):
     def hub_id(self, spec: ModelSpec) -> str | None:
         """Return the id on the hub; None for a folder."""
         return None
+
+    def refuses_tools(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
+        """See ``ModelKind``. Nothing is known of a model that is not on this machine, or of another's tokenizer."""
+        folder = None if "tokenizer" in settings.model_args else self.folder_of(spec, settings)
+        return NO_TOOLS if folder is not None and folder.is_dir() and not has_tools(spec.name, folder) else None
 
     def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
         """Return how log-likelihoods will be computed and why: ``log-likelihoods: tree: full attention``.

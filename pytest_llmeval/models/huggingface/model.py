@@ -421,7 +421,7 @@ class HuggingFaceModel(Backend):
     def _encode_prompt(self, request: GenerateRequest) -> tuple[tuple[int, ...], str]:
         """Return the tokens of a prompt, and the tag of reasoning with which it ends."""
         check_settings(request)
-        text = self._encoder.render(request.prompt)
+        text = self._encoder.render(request.prompt, request.tools)
         prompt = self._encoder.prompt(text)
         self._check_room(len(prompt), request.max_tokens)
         return prompt, opened_by(text, request.reasoning or DEFAULT_TAGS)

@@ -20,7 +20,9 @@ from pytest_llmeval.types import JSON, SPECIAL_SAMPLING
 
 __all__ = [
     "METHODS",
+    "NO_TOOLS",
     "OWN_ARGUMENTS",
+    "TOOLS",
     "concurrency_of",
     "find_object",
     "imported_name",
@@ -52,7 +54,10 @@ _PROMPT_NAMES = frozenset(
         "texts",
     )
 )
-_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", *SPECIAL_SAMPLING)
+TOOLS = "tools"
+"""The parameter of a function that takes the tools of a request."""
+_SETTINGS = ("max_tokens", "stop", "temperature", "top_p", "seed", "epoch", *SPECIAL_SAMPLING, TOOLS)
+NO_TOOLS = "the function takes no tools; give it a parameter tools, for the list of them in the form of OpenAI's API"
 METHODS = ("generate", "loglikelihood", "embed", "answer_samples")
 """An object with one of these methods is a model; anything else that can be called is a function of the prompt."""
 _MOST_FRAMES = 20
@@ -280,7 +285,7 @@ def _check_arguments(
     signature: inspect.Signature, arguments: Mapping[str, JSON], model: str, name: str, *, takes_prompt: bool
 ) -> None:
     offered = offered_settings(signature, arguments) if takes_prompt else ()
-    settings = dict.fromkeys(name for name in offered if name not in SPECIAL_SAMPLING)
+    settings = dict.fromkeys(name for name in offered if name not in (*SPECIAL_SAMPLING, TOOLS))
     try:
         signature.bind(*(("",) if takes_prompt else ()), **settings, **arguments)
     except TypeError as error:

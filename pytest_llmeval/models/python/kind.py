@@ -11,11 +11,14 @@ from pytest_llmeval.errors import ModelError, OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.python.importing import (
     METHODS,
+    NO_TOOLS,
     OWN_ARGUMENTS,
+    TOOLS,
     concurrency_of,
     find_object,
     is_factory,
     missing_module,
+    offered_settings,
     signature_of,
     split_target,
     timeout_of,
@@ -133,6 +136,21 @@ class PythonCode(ModelKind):
         if signature is None or is_factory(signature, spec.arguments):
             return False
         return method not in _OF_FUNCTIONS
+
+    def refuses_tools(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
+        """See ``ModelKind``. Known of a function alone: what a factory or a class makes is not."""
+        if TOOLS in spec.arguments:
+            return None
+        try:
+            found = find_object(*split_target(spec.location, spec.name), spec.name)
+        except ModelError:
+            return None
+        if inspect.isclass(found) or any(callable(getattr(found, name, None)) for name in METHODS):
+            return None
+        signature = signature_of(found) if callable(found) else None
+        if signature is None or is_factory(signature, spec.arguments):
+            return None
+        return None if TOOLS in offered_settings(signature, spec.arguments) else NO_TOOLS
 
 
 def _shown(text: str) -> list[str]:

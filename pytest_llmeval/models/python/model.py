@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import warnings
@@ -18,7 +19,9 @@ from pytest_llmeval.models.python import calls
 from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls, is_async
 from pytest_llmeval.models.python.importing import (
     METHODS,
+    NO_TOOLS,
     OWN_ARGUMENTS,
+    TOOLS,
     concurrency_of,
     find_object,
     imported_name,
@@ -32,6 +35,7 @@ from pytest_llmeval.models.reasoning import cut_at_stop
 from pytest_llmeval.text.documents import context_texts, found_documents
 from pytest_llmeval.text.redaction import describe as describe_error
 from pytest_llmeval.text.redaction import redact
+from pytest_llmeval.text.tool_calls import read_tool_calls
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, nearest, quoted
 from pytest_llmeval.types import (
@@ -86,7 +90,7 @@ def _are_scores(returned: Mapping[Any, object]) -> bool:
 def _with_more(returned: Mapping[Any, object]) -> tuple[object, dict[str, Any]]:
     known = ("text", *_BESIDE, "trace")
     unknown = [str(key) for key in returned if key not in known]
-    if unknown or returned.keys().isdisjoint(("text", "documents")):
+    if unknown or returned.keys().isdisjoint(("text", "documents", "tool_calls")):
         keys = ", ".join(quoted(str(key)) for key in list(returned)[:3]) or "none"
         near = nearest(unknown[0], known) if unknown else None
         hint = f"; did you mean {near}?" if near else ""
@@ -100,9 +104,13 @@ def _with_more(returned: Mapping[Any, object]) -> tuple[object, dict[str, Any]]:
                 beside[name] = _BESIDE[name](value)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+    text = returned.get("text")
+    if text is None and beside.get("tool_calls"):
+        return "", beside  # libraries give None for the text of a reply that consists of calls
     if "text" not in returned:
-        beside["has_text"] = False
-    return returned.get("text", ""), beside
+        beside["has_text"] = "tool_calls" in returned
+        text = ""
+    return text, beside
 
 
 def _count(value: object) -> int:
@@ -153,6 +161,7 @@ _BESIDE: Mapping[str, Callable[[object], object]] = {
     "cost": _cost,
     "reasoning": _reasoning,
     "finish_reason": _finish_reason,
+    "tool_calls": read_tool_calls,
 }
 """The names under which a function can say more beside its text, each with its reader."""
 _MORE = f"{', '.join(_BESIDE)} or trace"
@@ -262,10 +271,11 @@ class CallableModel(Backend):
     """A function that takes a prompt and returns a text, or a text and more about it; sync or async.
 
     It gets a chat as a list of ``{"role": …, "content": …}``, ``arguments`` with each call, and of a request's settings
-    (max_tokens, stop, temperature, top_p, seed, epoch, and top_k and repetition_penalty where the suite has them) those
-    that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string. ``bounds`` are
-    those of its calls (see ``Calls``); where one runs at a time, the model answers one by one. ``prices`` are those of
-    a million tokens, of prompts and of what is written. ``budget`` is what the session may pay.
+    (max_tokens, stop, temperature, top_p, seed, epoch, and top_k, repetition_penalty and tools where the suite has
+    them) those that it has a parameter for. Where it takes no ``stop`` its text is cut at the first stop string.
+    ``bounds`` are those of its calls (see ``Calls``); where one runs at a time, the model answers one by one.
+    ``prices`` are those of a million tokens, of prompts and of what is written. ``budget`` is what the session may
+    pay.
     """
 
     def __init__(
@@ -331,6 +341,8 @@ class CallableModel(Backend):
         )
 
     def _called(self, request: GenerateRequest) -> Any:
+        if request.tools and TOOLS not in self._offered and TOOLS not in self._arguments:
+            raise RequestError(NO_TOOLS)
         return self._function(_as_given(request.prompt), **self._settings(request))
 
     def _may_begin(self, held: dict[int, Amount], place: int) -> bool:
@@ -406,7 +418,10 @@ class CallableModel(Backend):
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
         # A function's own top_k may be the number of results of a search: without the suite's it is left alone.
         left_out = SPECIAL_SAMPLING.keys() - request.special_sampling.keys()
+        left_out |= set() if request.tools else {TOOLS}
         settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered if name not in left_out}
+        if TOOLS in settings:
+            settings[TOOLS] = json.loads(request.tools)
         if "stop" in settings:
             settings["stop"] = list(settings["stop"])
         return {**settings, **self._arguments}

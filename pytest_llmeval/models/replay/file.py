@@ -19,9 +19,10 @@ from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import ended_at_limit
 from pytest_llmeval.models.specs import check_names
 from pytest_llmeval.text.documents import Documents, context_texts, found_documents
+from pytest_llmeval.text.tool_calls import read_tool_calls
 from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.text.wording import describe, expected_one_of, quoted
-from pytest_llmeval.types import JSON
+from pytest_llmeval.types import JSON, ToolCall
 
 __all__ = [
     "RecordedReply",
@@ -45,7 +46,7 @@ _TREC = "trec"
 _RUNS = (".trec", ".run")
 """The suffixes of a TREC run."""
 _FORMATS = tuple(dict.fromkeys((*FORMATS.values(), _JOURNAL, _TREC)))
-_CONTENTS = ("response", "loglikelihoods", "scores", "logits", "documents")
+_CONTENTS = ("response", "loglikelihoods", "scores", "logits", "documents", "tool_calls")
 """The usual names of columns with what was replied."""
 _LM_EVAL = frozenset(("doc_id", "doc", "resps", "filtered_resps"))
 _MAX_BYTES = 2_000_000_000
@@ -60,9 +61,9 @@ class ReplayArguments:
     """The arguments after ``?``: which columns hold what. Dots reach inner values; ``a,b`` makes a list of two columns.
 
     ``contexts`` are the texts that a reply was written from, ``documents`` the ids of what a search found,
-    ``reasoning`` what the model wrote before its answer, ``finish_reason`` is ``length`` where it was cut. ``key``
-    leads to the rows in a JSON file, ``model`` chooses among those of a report, ``format`` says what a file holds whose
-    suffix does not, and ``partial`` lets samples without a reply be left out.
+    ``reasoning`` what the model wrote before its answer, ``tool_calls`` what it called, ``finish_reason`` is ``length``
+    where it was cut. ``key`` leads to the rows in a JSON file, ``model`` chooses among those of a report, ``format``
+    says what a file holds whose suffix does not, and ``partial`` lets samples without a reply be left out.
     """
 
     id: str = "id"
@@ -76,6 +77,7 @@ class ReplayArguments:
     contexts: str = "contexts"
     documents: str = "documents"
     reasoning: str = "reasoning"
+    tool_calls: str = "tool_calls"
     finish_reason: str = "finish_reason"
     key: str | None = None
     format: str | None = None
@@ -113,7 +115,8 @@ class RecordedReply:
     ``suite`` None serves every suite. What was replied is a text (or several, or anything that ``model.py`` can make
     sense of), log-likelihoods in nats with their numbers of tokens, or scores of the options. ``contexts`` are those of
     each text, or one for all of them; empty if the file says nothing of them; ``documents``, ``traces``,
-    ``reasonings`` (which the file has apart from the texts) and ``truncated`` (at the limit of tokens) likewise.
+    ``reasonings`` and ``tool_calls`` (which the file has apart from the texts) and ``truncated`` (at the limit of
+    tokens) likewise.
     ``is_text``: a list is of texts that a model wrote, and not of documents. ``is_cut``: the documents are not all that
     were found. ``doc`` is the row of the data set that the reply is to, where the file has it.
     """
@@ -134,13 +137,15 @@ class RecordedReply:
     is_cut: bool = False
     traces: tuple[tuple[JSON, ...] | None, ...] = ()
     reasonings: tuple[str | None, ...] = ()
+    tool_calls: tuple[tuple[ToolCall, ...] | None, ...] = ()
     truncated: tuple[bool, ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the row says that there is no reply; an empty text is a reply."""
-        return self.response is None and self.loglikelihoods is None and self.scores is None and not self.documents
+        """Tell whether the row says that there is no reply; an empty text is a reply, and so are calls alone."""
+        found = (self.response, self.loglikelihoods, self.scores)
+        return all(one is None for one in found) and not self.documents and not self.tool_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +229,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Record
     if "scores" not in arguments.given:  # a column that merely has the usual name may hold something else
         usual = ("scores", "logits")
         scores = next((name for name in usual if any(_holds_numbers(row.columns.get(name)) for row in rows)), None)
-    others = ("response", "loglikelihoods", "documents")
+    others = ("response", "loglikelihoods", "documents", "tool_calls")
     is_named = scores is not None or not arguments.given.isdisjoint(_CONTENTS)
     if not is_named and not any(_is_there(row.columns, name) for row in rows for name in others):
         raise ReplyProblem(
@@ -248,6 +253,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Record
             contexts=_read_column(row, arguments, "contexts", context_texts),
             documents=_read_column(row, arguments, "documents", found_documents),
             reasonings=_read_column(row, arguments, "reasoning", _reasoning),
+            tool_calls=_read_column(row, arguments, "tool_calls", read_tool_calls),
             truncated=truncated(_value(row.columns, arguments.finish_reason)),
         )
 
@@ -456,6 +462,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> RecordedReply:
         contexts=_recorded(details, "contexts", context_texts),
         documents=_recorded(details, "documents", found_documents),
         traces=_recorded(details, "trace", trace_steps),
+        tool_calls=_recorded(details, "tool_calls", read_tool_calls),
         is_text=True,
         is_cut="num_documents" in details,
     )

@@ -98,7 +98,9 @@ class ReplayModel(SampleBackend):
         """Tell whether no reply to the suite, which was prepared, is what this method of ``Model`` would return."""
         replies = [reply for own in self._assigned[suite].values() for reply in own if not reply.is_empty]
         if method == "generate":
-            return bool(replies) and all(reply.response is None and not reply.documents for reply in replies)
+            return bool(replies) and all(
+                reply.response is None and not reply.documents and not reply.tool_calls for reply in replies
+            )
         return bool(replies) and all(
             reply.loglikelihoods is None and reply.scores is None and isinstance(parsed_list(reply.response), str)
             for reply in replies
@@ -294,9 +296,9 @@ def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateRe
         return
     texts = _texts(reply)
     count = len(texts)
-    kept = (reply.contexts, reply.documents, reply.traces, reply.reasonings, reply.truncated)
+    kept = (reply.contexts, reply.documents, reply.traces, reply.reasonings, reply.tool_calls, reply.truncated)
     beside = zip(*(_of_each(own, count) for own in kept), strict=True)
-    for text, (contexts, documents, trace, reasoning, is_cut) in zip(texts, beside, strict=True):
+    for text, (contexts, documents, trace, reasoning, calls, is_cut) in zip(texts, beside, strict=True):
         yield GenerateResponse(
             text=text,
             finish_reason="length" if is_cut else "stop",
@@ -304,7 +306,8 @@ def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateRe
             documents=documents,
             trace=trace,
             reasoning=reasoning,
-            is_unfinished=reasoning is not None and not text,
+            is_unfinished=reasoning is not None and not text and not calls,
+            tool_calls=calls,
         )
 
 
@@ -314,7 +317,7 @@ def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:
 
 
 def _texts(reply: RecordedReply) -> list[str]:
-    value = reply.response
+    value = "" if reply.response is None and reply.tool_calls else reply.response
     if value is None:
         found = "scores" if reply.scores is not None else "documents" if reply.documents else "log-likelihoods"
         raise ReplyProblem(f"{reply.place}: found {found} and no response, and this suite reads a text")

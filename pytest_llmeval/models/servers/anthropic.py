@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.servers.client import tokens_in
 from pytest_llmeval.models.servers.completions import listed_models
 from pytest_llmeval.models.servers.connections import served_by
-from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, Written, as_messages, choose_model, count_in
+from pytest_llmeval.models.servers.dialect import (
+    Dialect,
+    FoundServer,
+    SentTools,
+    Written,
+    as_messages,
+    choose_model,
+    count_in,
+)
 from pytest_llmeval.types import JSON, GenerateRequest
 
 if TYPE_CHECKING:
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AnthropicDialect"]
 
-_COMPLETE = ("end_turn", "stop_sequence", "max_tokens")
+_COMPLETE = ("end_turn", "stop_sequence", "max_tokens", "tool_use")
 
 
 class AnthropicDialect(Dialect):
@@ -57,6 +65,9 @@ class AnthropicDialect(Dialect):
         fields |= self.sampling(request)
         if stop := [string for string in request.stop if string.strip()]:  # white space alone is refused
             fields["stop_sequences"] = list(stop)
+        tools = SentTools(request, short=True)
+        if request.tools:
+            fields["tools"] = [_as_tool(function) for function in tools.functions()]
         reply, seconds = await self.post(client, "/messages", fields)
         reason, blocks = reply.get("stop_reason"), reply.get("content")
         if reason not in _COMPLETE:
@@ -67,7 +78,8 @@ class AnthropicDialect(Dialect):
         if not all(isinstance(text, str) for text in texts):
             raise RequestError("the server's reply has something else than text in a text's place")
         reasoning = "".join(str(block.get("thinking", "")) for block in blocks if block.get("type") == "thinking")
-        if not texts and not reasoning and reason != "stop_sequence":
+        calls = tools.calls([block for block in blocks if block.get("type") == "tool_use"])
+        if not texts and not reasoning and not calls and reason != "stop_sequence":
             raise RequestError(f"the server's reply has no text (it ended with {reason}); is max_tokens large enough?")
         return Written(
             text="".join(map(str, texts)),
@@ -76,5 +88,14 @@ class AnthropicDialect(Dialect):
             num_tokens=count_in(reply.get("usage"), "output_tokens"),
             seconds=seconds,
             reasoning=reasoning or None,
+            tool_calls=calls if request.tools else None,
             **served_by(reply),
         )
+
+
+def _as_tool(function: Mapping[str, Any]) -> dict[str, JSON]:
+    """Return a function as this API takes it, which wants a schema also of one without parameters."""
+    tool: dict[str, JSON] = {"name": function["name"]}
+    if "description" in function:
+        tool["description"] = function["description"]
+    return {**tool, "input_schema": function.get("parameters") or {"type": "object", "properties": {}}}

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_llmeval.errors import ModelError, RequestError
@@ -22,6 +23,7 @@ from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
     Sampled,
+    SentTools,
     Written,
     as_messages,
     checked_logprob,
@@ -128,7 +130,10 @@ class CompletionsDialect(Dialect):
 
     async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
         """Return a reply to a chat. One that ended inside of its reasoning has an empty text."""
+        tools = SentTools(request, short=self.is_hosted)
         fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
+        if request.tools:
+            fields["tools"] = tools.openai()
         reply, seconds = await self.post_chat(client, "/chat/completions", fields, request)
         choice = only_choice(reply)
         message = choice.get("message")
@@ -138,9 +143,12 @@ class CompletionsDialect(Dialect):
         reasoning = next((text for text in found if isinstance(text, str) and text), None)
         if reasoning is None and finish_reason_of(choice) == "length" and has_reasoned(reply):
             reasoning = ""  # which the server does not show
-        is_empty = reasoning is not None and message.get("content") is None and message.get("refusal") is None
+        calls = tools.calls(message.get("tool_calls"))
+        has_other = reasoning is not None or bool(calls)
+        is_empty = has_other and message.get("content") is None and message.get("refusal") is None
         text = "" if is_empty else text_of(message, "content")
-        return self.written(reply, choice, text, seconds, reasoning)
+        written = self.written(reply, choice, text, seconds, reasoning)
+        return replace(written, tool_calls=calls) if calls or (request.tools and self.is_hosted) else written
 
     async def post_chat(
         self, client: Client, path: str, fields: Mapping[str, JSON], request: GenerateRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -16,6 +17,8 @@ from pytest_llmeval.models.reasoning import both_paid, opened_in, without_reason
 from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.text.reasoning import cut_behind_reasoning
 from pytest_llmeval.text.redaction import one_line
+from pytest_llmeval.text.tool_calls import read_tool_calls
+from pytest_llmeval.text.tool_schemas import renamed, short_names
 from pytest_llmeval.text.wording import expected_one_of
 from pytest_llmeval.types import (
     JSON,
@@ -25,6 +28,7 @@ from pytest_llmeval.types import (
     LoglikelihoodResponse,
     Message,
     Prompt,
+    ToolCall,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ __all__ = [
     "NextLogprobs",
     "Sampled",
     "ScoredPrompt",
+    "SentTools",
     "TextPair",
     "Written",
     "as_messages",
@@ -145,7 +150,8 @@ class Written:
     """A reply as the server gave it: ``text`` may go on after a stop string.
 
     ``reasoning`` is what came before it, where the server tells it apart; the empty text if it says no more than
-    that there was some.
+    that there was some. ``tool_calls`` are those that the server tells apart from the text; None if it tells none, and
+    they may stand in the text.
     """
 
     text: str
@@ -156,6 +162,7 @@ class Written:
     reasoning: str | None = None
     served_model: str | None = None
     system_fingerprint: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
 
     def response(self, request: GenerateRequest, opened: str = "") -> GenerateResponse:
         """Return the reply up to its first stop string behind the reasoning. ``opened`` is the tag that the chat
@@ -169,7 +176,7 @@ class Written:
             text=text,
             finish_reason="stop" if was_cut else self.finish_reason,
             reasoning=self.reasoning,
-            is_unfinished=is_apart and not whole,
+            is_unfinished=is_apart and not whole and not self.tool_calls,
             tagged=f"{opened}{text}" if opened else None,
             num_prompt_tokens=self.num_prompt_tokens or 0,
             num_tokens=self.num_tokens or 0,
@@ -177,6 +184,7 @@ class Written:
             is_timed=True,
             served_model=self.served_model,
             system_fingerprint=self.system_fingerprint,
+            tool_calls=self.tool_calls,
         )
 
 
@@ -210,6 +218,8 @@ class Dialect(ABC):
     """The API's names for ``top_k`` and ``repetition_penalty``; empty if it has neither."""
     with_penalty: ClassVar[Mapping[str, JSON]] = {}
     """Fields that make a repetition penalty count all tokens, as transformers does."""
+    why_no_tools: str | None = None
+    """Why its model cannot be given tools; None if it can, or if only a request will show it."""
     is_hosted: ClassVar[bool] = False
     """True for a company's API, where each reply costs money and a name stands for weights that may change."""
 
@@ -258,7 +268,7 @@ class Dialect(ABC):
         found = without_reasoning(request, response)
         if asked.stop and "stop" not in self.left_out and found.reasoning is not None:
             self.reasons.add(is_chat)
-            if found.finish_reason == "stop" and not found.text.strip():
+            if found.finish_reason == "stop" and not found.text.strip() and not found.tool_calls:
                 whole = (await self.write(client, replace(request, stop=()))).response(request, opened)
                 response = both_paid(request, response, whole)
         return response
@@ -389,6 +399,34 @@ def as_messages(prompt: Prompt) -> list[JSON]:
     """Return a chat's turns as APIs take them; a text is one turn of the user."""
     turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
     return [{"role": turn.role, "content": turn.content} for turn in turns]
+
+
+class SentTools:
+    """The tools of a request as an API takes them, and the calls of its reply as the suite names them.
+
+    Hosted APIs refuse names such as ``math.sqrt``, which get others there (``short``).
+    """
+
+    def __init__(self, request: GenerateRequest, *, short: bool) -> None:
+        self._tools: list[Any] = json.loads(request.tools) if request.tools else []
+        self._names = short_names(self._tools) if short else {}
+
+    def functions(self) -> list[dict[str, Any]]:
+        """Return the functions, each with its name, and with a description and parameters if it has these."""
+        return [tool["function"] for tool in self.openai()]
+
+    def openai(self) -> list[dict[str, Any]]:
+        """Return the tools in the form of OpenAI's API."""
+        return renamed(self._tools, self._names)
+
+    def calls(self, found: object) -> tuple[ToolCall, ...]:
+        """Return the calls of a reply. Raises ``RequestError`` for what is none."""
+        own = {short: name for name, short in self._names.items()}
+        try:
+            calls = read_tool_calls(found)
+        except ValueError as error:
+            raise RequestError(f"the server's tool_calls: {error}") from None
+        return tuple(replace(call, name=own.get(call.name, call.name)) for call in calls)
 
 
 def seed_of(request: GenerateRequest) -> int:

@@ -219,6 +219,11 @@ class ServerTokenizer:
 
     def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> str:
         """Return the text of a chat by the server's template."""
+        if settings.get("tools"):
+            raise RequestError(
+                "a chat with tools ends with a turn that the assistant has begun: this server cannot continue it; name "
+                "the model's tokenizer (tokenizer=…), or leave out prompt.prefix"
+            )
         is_begun = bool(settings.get("continue_final_message"))
         messages: Sequence[Mapping[str, str]] = conversation
         text = self._ask(lambda replica: replica.dialect.render(replica.client, messages, is_begun=is_begun))

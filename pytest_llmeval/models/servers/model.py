@@ -243,6 +243,10 @@ class ServerModel(UniformBackend):
         """Return a setting of the request that the servers are not known to have, and what to do; None for none."""
         return self._planner.unknown_setting(request)
 
+    def refuses_tools(self) -> str | None:
+        """Return why the servers' model cannot be given tools, in one line; None if it can, as far as is known."""
+        return self._planner.why_no_tools
+
     def close(self) -> None:
         """Cancel what is under way, and end the connections."""
         self.is_closed = True

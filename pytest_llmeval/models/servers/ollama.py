@@ -6,6 +6,7 @@ Its OpenAI interface wraps every text into the model's template, and cuts what d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
@@ -14,6 +15,7 @@ from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     JSONWay,
+    SentTools,
     Written,
     as_messages,
     choose_model,
@@ -51,7 +53,10 @@ class OllamaDialect(CompletionsDialect):
         self.model = choose_model(names, wanted, client.endpoint.url)
         own = next((entry for entry in entries if entry["name"] == self.model), {})
         version = text_in(await looked_up(client, "//api/version"), "version")
-        shown = (await client.post("//api/show", {"model": self.model})).get("details")
+        about = await client.post("//api/show", {"model": self.model})
+        shown, abilities = about.get("details"), about.get("capabilities")
+        if isinstance(abilities, list) and abilities and "tools" not in abilities:
+            self.why_no_tools = f"Ollama's model {self.model} has no tools in its template; use one that has"
         kept = ((key, text_in(shown, key)) for key in ("family", "parameter_size", "quantization_level"))
         return FoundServer(
             model=self.model,
@@ -75,8 +80,11 @@ class OllamaDialect(CompletionsDialect):
         if request.stop:
             options["stop"] = list(request.stop)
         fields: dict[str, JSON] = {"stream": False, "options": options, "truncate": False, "shift": False}
+        tools = SentTools(request, short=False)
         if is_chat:
             fields["messages"] = as_messages(request.prompt)
+            if request.tools:
+                fields["tools"] = tools.openai()
         else:
             fields |= {"prompt": request.prompt, "raw": True}  # type: ignore[dict-item]
         if is_chat:
@@ -85,9 +93,11 @@ class OllamaDialect(CompletionsDialect):
             reply, seconds = await self.post(client, "//api/generate", fields)
         holder = reply.get("message") if is_chat else reply
         text = text_in(holder, "content" if is_chat else "response")
-        if text is None:
+        calls = tools.calls(holder.get("tool_calls")) if is_chat and isinstance(holder, dict) else ()
+        if text is None and not calls:
             raise RequestError("the server's reply has no text")
-        return await self._whole(client, reply, text, seconds, text_in(holder, "thinking") or None)
+        written = await self._whole(client, reply, text or "", seconds, text_in(holder, "thinking") or None)
+        return replace(written, tool_calls=calls) if calls else written
 
     def response_format(self, way: JSONWay, request: GenerateRequest) -> JSON:
         return "json" if way == "json_object" else self.schema(request)

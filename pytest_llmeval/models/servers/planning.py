@@ -226,24 +226,33 @@ class Planner:
 
     # Texts
 
+    @property
+    def why_no_tools(self) -> str | None:
+        """Return why the model cannot be given tools; None if it can, as far as is known."""
+        return self._dialect.why_no_tools
+
     def _text(self, place: int, request: GenerateRequest) -> PlannedText:
         check_settings(request)
         if (unknown := self.unknown_setting(request)) is not None:
             raise RequestError("generate.{}: {}".format(*unknown))
         prompt: Prompt = request.prompt
+        if request.tools and (why := self._dialect.why_no_tools) is not None:
+            raise RequestError(why)
         if isinstance(prompt, tuple):
             if prompt[-1].role != "assistant" or self._dialect.continues_chat or self._dialect.is_hosted:
                 self._check("chats", self._verdict.chat)
                 return PlannedText((place,), request, None, self._opened(request.reasoning))
-            prompt = self._continued(prompt)
+            prompt = self._continued(prompt, request.tools)
         else:
+            if request.tools and self._dialect.takes_text:
+                raise RequestError("the request has tools and no chat; set `prompt.chat: true` in the suite")
             prompt = self._without_bos(prompt)
         self._check("texts", self._verdict.text)
         count = None
         if self._verdict.counts_tokens and self._encoder is not None and self._dialect.takes_text:
             count = len(self._encoder.prompt(prompt))
             self._check_room(count, request.max_tokens)
-        return PlannedText((place,), replace(request, prompt=prompt), count)
+        return PlannedText((place,), replace(request, prompt=prompt, tools=""), count)
 
     def _opened(self, tags: Tags) -> str:
         """Return the tag of reasoning that the chat template opens, as far as it is known here; the empty text for
@@ -256,7 +265,7 @@ class Planner:
                 self._chat_end = ""
         return opened_by(self._chat_end, tags) if tags else ""
 
-    def _continued(self, prompt: tuple[Message, ...]) -> str:
+    def _continued(self, prompt: tuple[Message, ...], tools: str) -> str:
         """Return a chat whose last turn the assistant has begun, rendered here for a server that cannot continue
         one.
         """
@@ -265,9 +274,9 @@ class Planner:
                 "the chat ends with a turn that the assistant has begun, which this server cannot continue; name the "
                 "model's tokenizer (tokenizer=ID_OR_FOLDER), and its chat template is used here"
             )
-        return self._rendered(prompt)
+        return self._rendered(prompt, tools)
 
-    def _rendered(self, prompt: Prompt) -> str:
+    def _rendered(self, prompt: Prompt, tools: str = "") -> str:
         if isinstance(prompt, str):
             return self._without_bos(prompt)
         if self._encoder is None:
@@ -275,7 +284,7 @@ class Planner:
                 "the prompt is a chat, and the server takes its log-likelihoods by text; name the model's tokenizer "
                 "(tokenizer=ID_OR_FOLDER), and its chat template is used here"
             )
-        return self._without_bos(self._encoder.render(prompt))
+        return self._without_bos(self._encoder.render(prompt, tools))
 
     def _without_bos(self, text: str) -> str:
         """Return a text that begins with BOS, for a server that puts one before every text."""

@@ -125,6 +125,13 @@ _DEFINITIONS = (
         in_terminal=False,
     ),
     *_accuracies(),
+    _gain("accuracy_name", "proportion", "Share of the samples whose calls are of the expected functions."),
+    _gain(
+        "accuracy_arguments",
+        "mean",
+        "Mean share of the arguments of the expected calls that are right; a call that is missing has none right.",
+    ),
+    _gain("accuracy_count", "proportion", "Share of the samples with as many calls as are expected."),
     MetricDefinition(
         "greedy_match", "proportion", True, "Share of the samples for which greedy decoding writes a right option."
     ),

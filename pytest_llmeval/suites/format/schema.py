@@ -9,7 +9,15 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 from pydantic.json_schema import DEFAULT_REF_TEMPLATE, models_json_schema
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse, refuse_here, whole
@@ -21,6 +29,7 @@ from pytest_llmeval.scoring.filters import Filters, filters_json_schema
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
 from pytest_llmeval.suites.format.variants import VARIANT_PATTERN, VariantError, variants_of
 from pytest_llmeval.suites.presets import all_presets
+from pytest_llmeval.text.tool_schemas import tool_schemas
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
@@ -182,6 +191,22 @@ class FewshotSpec(RowsSpec):
     )
 
 
+def _tools(value: object) -> object:
+    if value is None or (isinstance(value, str) and value.strip() and not value.lstrip().startswith(("[", "{"))):
+        return value
+    try:
+        return tuple(tool_schemas(value))
+    except ValueError as error:
+        raise refuse_here(str(error)) from None
+
+
+_TOOL_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1}, "function": {"type": "object"}},
+    "anyOf": [{"required": ["name"]}, {"required": ["function"]}],
+}
+
+
 class PromptSpec(Spec):
     """Settings of how a sample becomes a prompt."""
 
@@ -202,6 +227,44 @@ class PromptSpec(Spec):
     )
     chat: bool = Field(False, description="Send the prompt through the model's chat template.")
     fewshot: FewshotSpec | None = Field(None, description="Examples before the question.")
+    tools: Annotated[
+        str | tuple[dict[str, Any], ...] | None,
+        BeforeValidator(_tools),
+        WithJsonSchema(
+            {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": _TOOL_SCHEMA}, {"type": "null"}]}
+        ),
+    ] = Field(
+        None,
+        description="The functions that the model may call, in the form of OpenAI's API (name, description, "
+        "parameters), or a JSON or YAML file that lists them, relative to the suite file. Needs chat: true.",
+    )
+    tools_column: str | None = Field(
+        None,
+        min_length=1,
+        description="A column with functions of the row's own, in place of prompt.tools; a row in which it is empty "
+        "has prompt.tools. Dots reach nested columns.",
+    )
+
+    @property
+    def has_tools(self) -> bool:
+        """Tell whether models are given tools."""
+        return self.tools is not None or self.tools_column is not None
+
+    @model_validator(mode="after")
+    def _tools_are_of_chats(self) -> PromptSpec:
+        if self.has_tools and not self.chat:
+            key = "tools" if self.tools is not None else "tools_column"
+            raise refuse(f"prompt.{key}: only a chat has tools; add prompt.chat: true")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the values without tools if there are none: older fingerprints know no such keys."""
+        values: dict[str, Any] = handler(self)
+        for key in ("tools", "tools_column"):
+            if values.get(key) is None:
+                values.pop(key, None)
+        return values
 
 
 def _suite_name(value: str) -> str:

@@ -313,6 +313,8 @@ class _Checked:
             raise self.error(f"{name}: found {describe(value)}, expected a finite number")
         if isinstance(value, list | tuple):
             return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):  # of calls, and of JSON
+            return {key: self.target(own, f"{name}.{key}") for key, own in value.items()}
         if value is not None and not isinstance(value, bool | int | float):
             raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
         return value
