@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -41,6 +41,8 @@ class ToolCallsSettings(ScorerSettings):
         "$optional, $ignore). bfcl: the target is a ground truth of the Berkeley Function-Calling Leaderboard, with a "
         "list of accepted values for each argument, and is compared as its AST checker does.",
     )
+
+    expects_calls: ClassVar[bool] = True
 
     def make(self) -> ToolCallsScorer:
         return ToolCallsScorer.of(self)
@@ -132,7 +134,10 @@ class ToolCallsScorer(SettingsScorer[ToolCallsSettings]):
             expected = _read_ground_truth(wanted, _schemas(tools))
         else:
             expected = _read_expected(wanted)
-        return self._judged(expected, calls)
+        score = self._judged(expected, calls)
+        if told is not None or not calls:
+            return score
+        return replace(score, details={**score.details, "calls": calls_as_json(calls)})
 
     def _judged(self, expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> Score:
         order: Order = self.settings.order
@@ -158,8 +163,6 @@ class ToolCallsScorer(SettingsScorer[ToolCallsSettings]):
         answer = described_calls(calls) or (None if expected else _NO_CALL)
         problem = None if correct else _problem(expected, calls, pairs, named, has_count=has_count)
         details: dict[str, JSON] = {} if problem is None else {"problem": problem}
-        if calls:
-            details["calls"] = calls_as_json(calls)
         score = right_or_wrong(correct, answer, values=values, details=details)
         return replace(score, not_measurable=not_measurable)
 
@@ -395,7 +398,7 @@ def _read_ground_truth(wanted: Sequence[object], schemas: Mapping[str, Mapping[s
     return found
 
 
-_CLASSES: Mapping[str, type] = {
+_CLASSES: Mapping[str, type[Any]] = {
     "string": str,
     "integer": int,
     "number": float,
@@ -422,12 +425,12 @@ class _Accepted:
             return False
         if self.schema is None:
             return any(_is_alike(given, one) for one in self.values)
-        wanted = _class_of(self.schema)
+        wanted: type[Any] = _class_of(self.schema)
         if wanted is float and type(given) is int:
             given = float(given)
         of_values = next((type(one) for one in self.values if one != ""), None)
         items = self.schema.get("items") if wanted is list else None
-        if type(given) is not wanted:
+        if type(given) is not wanted:  # the ground truth's own type counts, too, whatever the schema declares
             return type(given) is of_values and given in self.values
         if isinstance(items, Mapping) and not self._has_right_items(given, _class_of(items)):
             return False
@@ -455,7 +458,7 @@ class _Accepted:
         return False
 
 
-def _class_of(schema: Mapping[str, Any]) -> type:
+def _class_of(schema: Mapping[str, Any]) -> type[Any]:
     return _CLASSES.get(str(schema.get("type")), str)  # BFCL reads "any" as text
 
 

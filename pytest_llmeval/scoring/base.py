@@ -69,6 +69,9 @@ class ScorerSettings(Spec):
     needs_target: ClassVar[bool] = True
     """True if a sample needs a target."""
 
+    expects_calls: ClassVar[bool] = False
+    """True if a target is a list of calls, which are mappings."""
+
     needs_reply: ClassVar[bool] = True
     """True if a sample without a recorded reply cannot be scored in a suite whose other samples have one."""
 

@@ -178,10 +178,10 @@ def _call_in(value: JSON) -> ToolCall | None:
     """Return the call that an object is which stands without a mark; None if it may be something else."""
     inner = value.get("function") if isinstance(value, dict) else None
     one = inner if isinstance(inner, dict) else value
-    if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+    if not isinstance(one, dict) or not isinstance(name := one.get("name"), str):
         return None
     key = next((key for key in _ARGUMENTS[:2] if isinstance(one.get(key), dict | str)), None)
-    return None if key is None else _call(one["name"], one[key])
+    return None if key is None else _call(name, one[key])
 
 
 def _python_calls(text: str, tools: str) -> list[ToolCall]:
@@ -266,8 +266,8 @@ def _calls_of(value: JSON, text: str) -> Iterator[ToolCall]:
     for one in value if isinstance(value, list) else [value]:
         inner = one.get("function") if isinstance(one, dict) else None
         own = inner if isinstance(inner, dict) else one
-        if isinstance(own, dict) and isinstance(own.get("name"), str):
-            yield _call(own["name"], next((own[key] for key in _ARGUMENTS if key in own), None))
+        if isinstance(own, dict) and isinstance(name := own.get("name"), str):
+            yield _call(name, next((own[key] for key in _ARGUMENTS if key in own), None))
         else:
             yield ToolCall(name=_name_in(text), text=text)
 
@@ -345,7 +345,7 @@ def _typed(text: str, type_: object) -> JSON:
     if lowered in ("true", "false", "null", "none"):
         return {"true": True, "false": False}.get(lowered)
     found = _decoded(text, 0)
-    return text if found is None or text[found[1] :].strip() else found[0]  # type: ignore[no-any-return]
+    return text if found is None or text[found[1] :].strip() else found[0]
 
 
 _FORMATS: Mapping[str, Callable[[str, str], Iterable[ToolCall]]] = {
@@ -456,7 +456,7 @@ def _plain(value: object, level: int) -> JSON:
 
 def calls_as_json(calls: Sequence[ToolCall]) -> list[JSON]:
     """Return calls as ``read_tool_calls`` reads them; arguments that are no JSON are their text."""
-    return [{"name": one.name, "arguments": one.text if one.arguments is None else one.arguments} for one in calls]
+    return [{"name": one.name, "arguments": one.text if one.arguments is None else {**one.arguments}} for one in calls]
 
 
 def described_calls(calls: Sequence[ToolCall]) -> str:

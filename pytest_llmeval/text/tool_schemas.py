@@ -44,10 +44,11 @@ def tool_schemas(value: object) -> list[dict[str, Any]]:
     if value is None or value == "":
         return []
     if isinstance(value, str):
+        text = value
         try:
-            value = json.loads(value)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"found {quoted(value)}, which is no JSON ({error}); {_EXPECTED}") from None
+            raise ValueError(f"found {quoted(text)}, which is no JSON ({error}); {_EXPECTED}") from None
     if isinstance(value, Mapping):
         value = [value]
     if not isinstance(value, list | tuple):
@@ -135,7 +136,7 @@ def short_names(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
-def renamed(tools: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> list[dict[str, Any]]:
+def renamed(tools: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> list[Any]:
     """Return tools with other names for some of their functions."""
     return [
         {**tool, "function": {**tool["function"], "name": names.get(name := tool["function"]["name"], name)}}

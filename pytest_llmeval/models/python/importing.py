@@ -29,6 +29,7 @@ __all__ = [
     "is_factory",
     "make_answerer",
     "missing_module",
+    "needs_tools",
     "offered_settings",
     "own_traceback",
     "price_of",
@@ -285,7 +286,8 @@ def _check_arguments(
     signature: inspect.Signature, arguments: Mapping[str, JSON], model: str, name: str, *, takes_prompt: bool
 ) -> None:
     offered = offered_settings(signature, arguments) if takes_prompt else ()
-    settings = dict.fromkeys(name for name in offered if name not in (*SPECIAL_SAMPLING, TOOLS))
+    left_out = SPECIAL_SAMPLING.keys() if needs_tools(signature) else {*SPECIAL_SAMPLING, TOOLS}
+    settings = dict.fromkeys(name for name in offered if name not in left_out)
     try:
         signature.bind(*(("",) if takes_prompt else ()), **settings, **arguments)
     except TypeError as error:
@@ -306,6 +308,12 @@ def offered_settings(signature: inspect.Signature, arguments: Mapping[str, JSON]
     first = next((one.name for one in parameters if one.kind is not inspect.Parameter.KEYWORD_ONLY), None)
     taken = {one.name for one in parameters if one.kind in named and one.name != first}
     return tuple(name for name in _SETTINGS if name in taken and name not in arguments)
+
+
+def needs_tools(signature: inspect.Signature) -> bool:
+    """Tell whether a function cannot be called without tools: then a suite without any gives it an empty list."""
+    parameter = signature.parameters.get(TOOLS)
+    return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -26,6 +26,7 @@ from pytest_llmeval.models.python.importing import (
     find_object,
     imported_name,
     make_answerer,
+    needs_tools,
     offered_settings,
     own_traceback,
     price_of,
@@ -297,6 +298,7 @@ class CallableModel(Backend):
         self._calls = Calls(function, identity.name, bounds)
         signature = signature_of(function)
         self._offered = () if signature is None else offered_settings(signature, arguments)
+        self._needs_tools = signature is not None and needs_tools(signature)
         self.has_stops_behind_reasoning = "stop" not in self._offered
         self.answers_one_by_one = self._calls.concurrency == 1
         self._has_warned = False
@@ -418,10 +420,11 @@ class CallableModel(Backend):
     def _settings(self, request: GenerateRequest) -> dict[str, Any]:
         # A function's own top_k may be the number of results of a search: without the suite's it is left alone.
         left_out = SPECIAL_SAMPLING.keys() - request.special_sampling.keys()
-        left_out |= set() if request.tools else {TOOLS}
+        if not request.tools and not self._needs_tools:
+            left_out |= {TOOLS}
         settings: dict[str, Any] = {name: getattr(request, name) for name in self._offered if name not in left_out}
         if TOOLS in settings:
-            settings[TOOLS] = json.loads(request.tools)
+            settings[TOOLS] = json.loads(request.tools or "[]")
         if "stop" in settings:
             settings["stop"] = list(settings["stop"])
         return {**settings, **self._arguments}

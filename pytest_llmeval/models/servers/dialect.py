@@ -411,11 +411,11 @@ class SentTools:
         self._tools: list[Any] = json.loads(request.tools) if request.tools else []
         self._names = short_names(self._tools) if short else {}
 
-    def functions(self) -> list[dict[str, Any]]:
+    def functions(self) -> list[Any]:
         """Return the functions, each with its name, and with a description and parameters if it has these."""
         return [tool["function"] for tool in self.openai()]
 
-    def openai(self) -> list[dict[str, Any]]:
+    def openai(self) -> list[Any]:
         """Return the tools in the form of OpenAI's API."""
         return renamed(self._tools, self._names)
 

@@ -466,7 +466,8 @@ class _Reading:
     def _sample(self, mapped: Mapped, id_: str, inline: Keys) -> Sample:
         """Return the sample of a row. ``inline`` are the keys of the row if it stands in the suite file."""
         try:
-            return make_sample(mapped, id_)
+            has_calls = any(settings.expects_calls for settings, _ in self.spec.score.each())
+            return make_sample(mapped, id_, has_calls=has_calls)
         except SuiteError as error:
             if mapped.row.inline and self.origin.overrides:
                 raise self.origin.error(error.message, (*inline, mapped.row.number - 1)) from None

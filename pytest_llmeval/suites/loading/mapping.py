@@ -218,9 +218,11 @@ def _literal(value: Any) -> _Value:
     return lambda row, variables: value
 
 
-def make_sample(mapped: Mapped, id_: str) -> Sample:
-    """Return the sample of one row. Raises ``SuiteError`` for a value of a type that its field does not take."""
-    checked = _Checked(mapped.row, id_)
+def make_sample(mapped: Mapped, id_: str, *, has_calls: bool = False) -> Sample:
+    """Return the sample of one row. ``has_calls``: a target may hold mappings. Raises ``SuiteError`` for a value of a
+    type that its field does not take.
+    """
+    checked = _Checked(mapped.row, id_, has_calls)
     fields = mapped.fields
     question = checked.text("question", fields.get("question"), or_unused=not mapped.row.inline)
     choices = checked.texts("choices", fields.get("choices"))
@@ -269,6 +271,7 @@ def _is_same(found: object, value: object) -> bool:
 class _Checked:
     row: Row
     id: str
+    has_calls: bool
 
     def error(self, message: str) -> SuiteError:
         return self.row.error(f"sample {quoted(self.id)}: {message}")
@@ -313,8 +316,8 @@ class _Checked:
             raise self.error(f"{name}: found {describe(value)}, expected a finite number")
         if isinstance(value, list | tuple):
             return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
-        if isinstance(value, dict) and all(isinstance(key, str) for key in value):  # of calls, and of JSON
-            return {key: self.target(own, f"{name}.{key}") for key, own in value.items()}
+        if self.has_calls and isinstance(value, dict):
+            return {str(key): self.target(own, f"{name}.{key}") for key, own in value.items()}
         if value is not None and not isinstance(value, bool | int | float):
             raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
         return value
