@@ -21,7 +21,9 @@ __all__ = ["calls_as_json", "calls_in_text", "described_calls", "read_tool_calls
 _R = TypeVar("_R")
 
 MAX_CHARACTERS = 200_000
-"""A longer text holds no calls: no model writes so many, and Python's parser would need gigabytes for it."""
+"""A longer text holds no calls: no model writes so many."""
+_MOST_OF_PYTHON = 50_000
+"""The most characters that Python's parser reads, which needs much memory for each."""
 _MOST_LEVELS = 50
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 """The names under which a call's arguments stand."""
@@ -59,7 +61,7 @@ def calls_in_text(text: str, tools: str = "") -> tuple[ToolCall, ...]:
 
 
 _MARK = re.compile(r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|✿FUNCTION✿")
-_NAME = re.compile(r"""["']name["']\s*:\s*["']([^"'\n]+)["']""")
+_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"'\n]{1,200})["']""")
 
 
 def _hermes(text: str, tools: str) -> Iterator[ToolCall]:
@@ -127,33 +129,38 @@ def _mistral(text: str, tools: str) -> Iterator[ToolCall]:
                 place = found[1]
                 yield ToolCall(name=named[1], arguments=found[0])
             else:
-                body = text[named.end() :].split("[TOOL_CALLS]")[0].strip()
-                yield ToolCall(name=named[1], text=body)
-        elif body := text[start:].split("[TOOL_CALLS]")[0].strip():
+                yield ToolCall(name=named[1], text=_before_mark(text, named.end()))
+        elif body := _before_mark(text, start):
             yield ToolCall(name=_name_in(body), text=body)
 
 
-_QWEN_AGENT = re.compile(
-    r"✿FUNCTION✿:?\s*([^\n✿]+?)\s*(?:✿ARGS✿:?(.*?))?(?=✿FUNCTION✿|✿RESULT✿|✿RETURN✿|\Z)", re.DOTALL
-)
+def _before_mark(text: str, start: int) -> str:
+    end = text.find("[TOOL_CALLS]", start)
+    return text[start : len(text) if end < 0 else end].strip()
 
 
 def _qwen_agent(text: str, tools: str) -> Iterator[ToolCall]:
-    for name, body in _QWEN_AGENT.findall(text):
-        yield _call(name.strip(), body.strip())
-
-
-_FENCE = re.compile(r"(`{3,}|~{3,})[\w-]*[ \t]*\n(.*?)\n?[ \t]*\1", re.DOTALL)
+    for part in text.split("✿FUNCTION✿")[1:]:
+        name, _, rest = part.partition("✿ARGS✿")
+        body = re.split("✿RESULT✿|✿RETURN✿", rest, maxsplit=1)[0]
+        yield _call(name.strip(": \t\r\n"), body.strip().removeprefix(":").strip())
 
 
 def _without_mark(text: str, tools: str) -> Sequence[ToolCall]:
-    if (fenced := _FENCE.fullmatch(text)) is not None:
-        text = fenced[2].strip()
+    text = _unfenced(text)
     if (named := _MISTRAL_NAME.match(text)) is not None and named[1] in _tool_parameters(tools):
         return list(_mistral(f"[TOOL_CALLS]{text}", tools))
     if text.startswith(("{", "[")) and (found := _json_calls(text)):
         return found
-    return _python_calls(text, tools) if text.startswith("[") and text.endswith("]") else ()
+    return _python_calls(text, tools) if _LIST_OF_CALLS.match(text) and text.endswith("]") else ()
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in a fenced block that is the whole text; another text as it is."""
+    if not text.startswith("```") or not text.endswith("```"):
+        return text
+    first, _, rest = text.partition("\n")
+    return rest.removesuffix("```").strip() if rest and re.fullmatch(r"```[\w-]*", first.strip()) else text
 
 
 def _json_calls(text: str) -> list[ToolCall]:
@@ -184,9 +191,18 @@ def _call_in(value: JSON) -> ToolCall | None:
     return None if key is None else _call(name, one[key])
 
 
+_LIST_OF_CALLS = re.compile(r"\[\s*[^\W\d][\w.]*\(")
+
+
 def _python_calls(text: str, tools: str) -> list[ToolCall]:
     """Return the calls of a list of Python's, ``[f(a=1), g()]``; none if it is anything else, or empty."""
-    tree = _python_tree(text)
+    try:
+        return _calls_of_list(_python_tree(text), tools)
+    except RecursionError:
+        return []
+
+
+def _calls_of_list(tree: ast.expr | None, tools: str) -> list[ToolCall]:
     if not isinstance(tree, ast.List):
         return []
     calls = []
@@ -236,6 +252,8 @@ _JSON_NAMES: Mapping[str, bool | None] = {"true": True, "false": False, "null": 
 
 
 def _python_tree(text: str) -> ast.expr | None:
+    if len(text) > _MOST_OF_PYTHON:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a text such as "\d" is data
@@ -248,8 +266,8 @@ def _python_value(text: str) -> JSON:
     """Return what a text is as Python writes it, with single quotes: Hermes's own prompt shows calls so."""
     tree = _python_tree(text)
     try:
-        return _literal(tree) if isinstance(tree, ast.Dict) else None
-    except RecursionError:
+        return _plain(ast.literal_eval(tree), 0) if isinstance(tree, ast.Dict) else None
+    except (ValueError, TypeError, RecursionError, MemoryError):
         return None
 
 

@@ -21,6 +21,7 @@ from pytest_llmeval.scorers.letter import LetterSettings
 from pytest_llmeval.scorers.mass import MassSettings
 from pytest_llmeval.scorers.number import NumberSettings
 from pytest_llmeval.scorers.pattern import PatternSettings
+from pytest_llmeval.scorers.tool_calls import ToolCallsSettings
 from pytest_llmeval.scorers.yes_no import YesNoSettings
 from pytest_llmeval.scoring.metrics.definitions import METRICS
 from pytest_llmeval.scoring.metrics.summary import summarize
@@ -40,6 +41,7 @@ GENERATED: list[tuple[ScoreSettings, Any]] = [
     (F1Settings(), ["Paris", "in Paris"]),
     (ExactSettings(normalize=(Remove(remove=r"[,$]"), "no_digits"), allow_empty=True), "Paris"),
     (ContainsSettings(match="all", normalize=("lower", Remove(remove=r"\s+"))), ["Paris", "Rome"]),
+    (ToolCallsSettings(), [{"f": {"a": 1}}]),
 ]
 SCORED: list[tuple[ScoreSettings, Any]] = [
     (ChoiceSettings(), 1),
