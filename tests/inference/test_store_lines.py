@@ -33,6 +33,7 @@ from pytest_llmeval.types import (
     LoglikelihoodRollingRequest,
     Message,
     ModelIdentity,
+    ToolCall,
 )
 from tests.properties import examples
 
@@ -57,9 +58,12 @@ of_kind: dict[type, st.SearchStrategy[Any]] = {
     EmbeddingRequest: st.builds(EmbeddingRequest, texts),
 }
 requests = st.one_of(*of_kind.values())
+arguments = st.none() | st.dictionaries(texts, st.none() | finite | texts, max_size=2)
+calls = st.builds(ToolCall, name=texts, arguments=arguments, text=texts)
 replies = st.one_of(
     st.builds(LoglikelihoodResponse, loglikelihood=finite, num_tokens=counts, is_greedy=st.none() | st.booleans()),
     st.builds(GenerateResponse, text=texts, num_tokens=counts, seconds=finite, prefill_seconds=st.none() | finite),
+    st.builds(GenerateResponse, text=texts, tool_calls=st.none() | st.lists(calls, max_size=2).map(tuple)),
     st.builds(EmbeddingResponse, vector=st.lists(finite, min_size=1, max_size=4).map(tuple), num_prompt_tokens=counts),
 )
 fingerprints = st.sampled_from(("a" * 64, "b" * 64))
@@ -263,7 +267,7 @@ def test_a_reply_that_is_a_text_and_no_more_is_kept_as_ever() -> None:
 def test_settings_that_came_later_are_in_a_key_where_they_decide_something() -> None:
     plain = GenerateRequest("q")
     assert GenerateSpec(top_k=0, temperature=1).model_dump() == GenerateSpec(temperature=1).model_dump()
-    changed = [replace(plain, top_k=5), replace(plain, repetition_penalty=1.2)]
-    assert len({StoredRequest("m", one).key for one in (plain, *changed)}) == 3
-    assert not {"top_k", "repetition_penalty"} & json.loads(StoredRequest("m", plain).text).keys()
+    changed = [replace(plain, top_k=5), replace(plain, repetition_penalty=1.2), replace(plain, tools="[{}]")]
+    assert len({StoredRequest("m", one).key for one in (plain, *changed)}) == 4
+    assert not {"top_k", "repetition_penalty", "tools"} & json.loads(StoredRequest("m", plain).text).keys()
     assert json.loads(StoredRequest("m", changed[0]).text)["top_k"] == 5

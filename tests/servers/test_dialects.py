@@ -20,7 +20,8 @@ from pytest_llmeval.models.servers.dialect import Dialect, TextPair, seed_of
 from pytest_llmeval.models.servers.echoed_logprobs import is_greedy
 from pytest_llmeval.models.servers.loading import DIALECT_CLASSES
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
-from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
+from pytest_llmeval.text.tool_schemas import tools_as_text
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message, ToolCall
 
 PAIR = EncodedPair((0, 11), (12, 13))
 CHAT = (Message(role="user", content="Hello"),)
@@ -464,6 +465,78 @@ def test_anthropic_has_top_k() -> None:
     assert client.bodies[0]["top_k"] == 40
     _, client = generate("anthropic", text, GenerateRequest(CHAT))
     assert "top_k" not in client.bodies[0]
+
+
+TOOLS = tools_as_text(
+    [{"name": "math.sqrt", "description": "A root.", "parameters": {"type": "object"}}, {"name": "f"}]
+)
+WITH_TOOLS = GenerateRequest(CHAT, tools=TOOLS)
+SQRT = {"name": "math.sqrt", "arguments": '{"x": 2}'}
+CALLED = (ToolCall(name="math.sqrt", arguments={"x": 2}),)
+SENT = [function["function"] for function in json.loads(TOOLS)]
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "llama-server", "llama-cpp-python", "generic"])
+def test_tools_of_servers_with_openai_s_chats(name: str) -> None:
+    reply = chat_reply(content=None, tool_calls=[{"id": "1", "function": SQRT}], finish="tool_calls")
+    response, client = generate(name, reply, WITH_TOOLS)
+    assert client.bodies[0]["tools"] == json.loads(TOOLS)
+    assert (response.text, response.tool_calls, response.finish_reason) == ("", CALLED, "stop")
+    response, client = generate(name, chat_reply(content="a"), WITH_TOOLS)
+    assert response.tool_calls is None, "they may stand in the text"
+    _, client = generate(name, chat_reply(content="a"), GenerateRequest(CHAT))
+    assert "tools" not in client.bodies[0]
+
+
+def test_tools_of_the_hosted_api_have_names_that_it_takes() -> None:
+    call = {"id": "1", "type": "function", "function": {**SQRT, "name": "math_sqrt"}}
+    response, client = generate("openai", chat_reply(content="Let me see.", tool_calls=[call]), WITH_TOOLS)
+    assert [tool["function"]["name"] for tool in client.bodies[0]["tools"]] == ["math_sqrt", "f"]
+    assert (response.text, response.tool_calls) == ("Let me see.", CALLED)
+    response, _ = generate("openai", chat_reply(content="a"), WITH_TOOLS)
+    assert response.tool_calls == (), "it says that there are none"
+    response, _ = generate("openai", chat_reply(content="a"), GenerateRequest(CHAT))
+    assert response.tool_calls is None
+
+
+def test_tools_of_anthropic() -> None:
+    block = {"type": "tool_use", "id": "1", "name": "math_sqrt", "input": {"x": 2}}
+    response, client = generate("anthropic", anthropic_reply(block, stop_reason="tool_use"), WITH_TOOLS)
+    assert client.bodies[0]["tools"] == [
+        {"name": "math_sqrt", "description": "A root.", "input_schema": {"type": "object"}},
+        {"name": "f", "input_schema": {"type": "object", "properties": {}}},
+    ]
+    assert (response.text, response.tool_calls) == ("", CALLED)
+    response, _ = generate("anthropic", anthropic_reply({"type": "text", "text": "a"}), WITH_TOOLS)
+    assert (response.text, response.tool_calls) == ("a", ())
+
+
+def test_tools_of_ollama() -> None:
+    message = {"content": "", "tool_calls": [{"function": {"name": "math.sqrt", "arguments": {"x": 2}}}]}
+    reply = {"message": message, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 1}
+    response, client = generate("ollama", reply, WITH_TOOLS)
+    assert client.bodies[0]["tools"] == json.loads(TOOLS)
+    assert (response.text, response.tool_calls) == ("", CALLED)
+
+
+def test_calls_that_are_no_json_stay_a_text_and_others_are_an_error() -> None:
+    def reply(call: Any) -> Any:
+        return chat_reply(content=None, tool_calls=[call])
+
+    response, _ = generate("vllm", reply({"function": {"name": "f", "arguments": "{'a'"}}), WITH_TOOLS)
+    assert response.tool_calls == (ToolCall(name="f", text="{'a'"),)
+    with pytest.raises(RequestError, match="the server's tool_calls: found a mapping"):
+        generate("vllm", reply({"function": {}}), WITH_TOOLS)
+
+
+@pytest.mark.parametrize("name", ["vllm", "openai"])
+def test_a_reply_of_reasoning_and_calls_is_whole(name: str) -> None:
+    calls = [{"function": {"name": "f", "arguments": "{}"}}]
+    asked = replace(WITH_TOOLS, stop=("\n",), reasoning=DEFAULT_TAGS)
+    reply = chat_reply(content=None, reasoning_content="Hm", tool_calls=calls)
+    response, client = generate(name, reply, asked)
+    assert (response.reasoning, response.is_unfinished, len(client.bodies)) == ("Hm", False, 1)
+    assert response.tool_calls == (ToolCall(name="f", arguments={}),)
 
 
 def test_which_servers_have_which_setting() -> None:

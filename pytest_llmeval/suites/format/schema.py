@@ -254,7 +254,7 @@ class PromptSpec(Spec):
     def _tools_are_of_chats(self) -> PromptSpec:
         if self.has_tools and not self.chat:
             key = "tools" if self.tools is not None else "tools_column"
-            raise refuse(f"prompt.{key}: only a chat has tools; add prompt.chat: true")
+            raise refuse_here("only a chat has tools; add prompt.chat: true", key)
         return self
 
     @model_serializer(mode="wrap")
