@@ -13,6 +13,7 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import pytest
@@ -100,11 +101,11 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         module = types.ModuleType(f"bfcl_eval.eval_checker.ast_eval.type_convertor.{name}")
         setattr(module, name, None)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    from bfcl_eval.constants.enums import Language
-    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
+    python = import_module("bfcl_eval.constants.enums").Language.PYTHON
+    module = import_module("bfcl_eval.eval_checker.ast_eval.ast_checker")
 
     def check(functions: list[Any], truth: Calls, calls: Calls, category: str) -> bool:
-        found: bool = ast_checker(functions, calls, truth, Language.PYTHON, category, "any")["valid"]
+        found: bool = module.ast_checker(functions, calls, truth, python, category, "any")["valid"]
         return found
 
     return check

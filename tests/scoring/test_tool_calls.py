@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -220,7 +220,10 @@ def judge(target: Any, calls: Any, tools: str = TOOLS, **settings: Any) -> Score
     return scorer.score(presented, [GenerateResponse(text="", tool_calls=told)])
 
 
-F1, F2, G = ("f", {"a": 1}), ("f", {"a": 2}), ("g", {})
+Called: TypeAlias = tuple[str, dict[str, Any]]
+F1: Called = ("f", {"a": 1})
+F2: Called = ("f", {"a": 2})
+G: Called = ("g", {})
 TWO = [{"f": {"a": 1}}, {"name": "g"}]
 JUDGED: dict[str, tuple[Any, Any, dict[str, Any], tuple[float, float, float | None, float]]] = {
     # target, calls, settings: accuracy, of names, of arguments (None is not measurable), of the count
