@@ -91,7 +91,7 @@ def suites_named(name: str) -> tuple[NamedSuite, ...]:
             why = str(error) if near is None else f"there is no preset {quoted(name)}; did you mean {quoted(near)}?"
             raise LookupError(why.removeprefix("preset: ")) from None
     for preset in found:
-        if not preset.has(("dataset", "hub")):
+        if not preset.has(("dataset", "hub")) and not preset.files:
             raise LookupError(
                 f"the preset {quoted(preset.name)} has no data of its own: write a suite with preset: {preset.name} "
                 "and dataset: {path: FILE}"
@@ -124,10 +124,15 @@ def load_named_suite(
     files = {part: [file.format(config=config) for file in names] for part, names in preset.files.items()}
     is_elsewhere = any(_names_rows(override) for override in overrides if override.matches(named.name))
     found = None if data is None or is_elsewhere else _found(data, files.get("dataset", ()))
+    if found is None and not is_elsewhere and not preset.has(("dataset", "hub")):
+        raise SuiteError(f"has no data on the hub; {_advice(files, data)}", path=named.name)
     if data is not None and found is not None:
         of_hub = ("config", "split", "revision")
         kept = {key: part for key, part in value.get("dataset", {}).items() if key not in of_hub}
         value["dataset"] = {**kept, "path": found}
+        if "join" in files:  # if the file is not there, the error names it
+            joined = _found(data, files["join"]) or os.path.join(data.path, files["join"][0])
+            value["dataset"]["join"] = {"path": joined}
         if preset.has(("prompt", "fewshot", "hub")):  # if the file is not there, the error names it
             examples = _found(data, files["fewshot"]) or os.path.join(data.path, files["fewshot"][0])
             prompt = value.get("prompt", {})
@@ -140,16 +145,21 @@ def load_named_suite(
         except SuiteError as error:
             if spec.hub is None or "dataset" not in files:
                 raise
-            folder = "a folder and give that by --llm-data" if data is None else f"{data.shown} (--llm-data)"
             hub = spec.hub if spec.config is None else f"{spec.hub}, {spec.config}"
-            advice = f"or put {' and '.join(names[0] for names in files.values())}, as published ({hub}), into {folder}"
             why = error.message.removesuffix(", or name files with path")  # there is no suite file to name them in
-            raise SuiteError(f"{why}, {advice}", path=error.path, line=error.line) from None
+            advice = _advice(files, data, f" ({hub})")
+            raise SuiteError(f"{why}, or {advice}", path=error.path, line=error.line) from None
         yield first
         yield from rows
 
     document = Document(Source(path, named.name), value, {})
     return suite_of(document, overrides=overrides, scorers=scorers, read_rows=read_rows)
+
+
+def _advice(files: Mapping[str, Sequence[str]], data: Source | None, edition: str = "") -> str:
+    """Say where the files of a preset belong, so that they are found."""
+    folder = "a folder and give that by --llm-data" if data is None else f"{data.shown} (--llm-data)"
+    return f"put {' and '.join(names[0] for names in files.values())}, as published{edition}, into {folder}"
 
 
 def _names_rows(override: Override) -> bool:

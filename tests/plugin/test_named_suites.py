@@ -295,6 +295,37 @@ def test_a_folder_of_data_that_there_is_not(project: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["ERROR: --llm-data nowhere: there is no such folder"])
 
 
+def test_a_preset_with_a_second_file(project: pytest.Pytester) -> None:
+    project.makeconftest("")
+    project.makepyfile(
+        models="""
+        def model(messages, tools):
+            return '[{"name": "' + tools[0]["function"]["name"] + '", "arguments": {"a": 1}}]'
+    """
+    )
+    schema = {"type": "dict", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    questions = [
+        {
+            "id": f"q{n}",
+            "question": [[{"role": "user", "content": "Q"}]],
+            "function": [{"name": f"f{n}", "parameters": schema}],
+        }
+        for n in range(2)
+    ]
+    write(project, "bfcl/BFCL_v4_multiple.json", questions)
+    model = ("-p", "no:xdist", "--llm-model=python:models:model")
+    result = project.runpytest(*model, "--llm-suite=bfcl-multiple")
+    result.stdout.fnmatch_lines(["bfcl-multiple: *dataset.join.path: *BFCL_v4_multiple.json: there is no such file*"])
+    truths = [{"id": "q0", "ground_truth": [{"f0": {"a": [1]}}]}, {"id": "q1", "ground_truth": [{"f1": {"a": [2]}}]}]
+    write(project, "bfcl/possible_answer/BFCL_v4_multiple.json", truths)
+    run(project, *model, "--llm-suite=bfcl-multiple")
+    assert outcomes(project) == {"bfcl-multiple::q0": "correct", "bfcl-multiple::q1": "wrong"}
+    result = project.runpytest(*model, "--llm-suite=bfcl-parallel")
+    result.stdout.fnmatch_lines(
+        ["bfcl-parallel: has no data on the hub; put bfcl/BFCL_v4_parallel.json and bfcl/*, as published, *"]
+    )
+
+
 def test_an_override_names_other_rows(project: pytest.Pytester) -> None:
     write(project, "other.jsonl", GSM8K[:1])
     run(
@@ -310,10 +341,11 @@ def test_an_override_names_other_rows(project: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize("preset", list(all_presets()), ids=lambda preset: preset.name)
 def test_every_preset_says_what_it_is_run_on(preset: Any) -> None:
-    """A preset of hub data says how many questions there are, and names a file that holds them."""
-    is_on_hub = preset.has(("dataset", "hub"))
-    assert (preset.questions is not None) == is_on_hub
-    assert bool(preset.files.get("dataset")) == is_on_hub
+    """A preset of published data says how many questions there are, and names a file that holds them."""
+    has_data = preset.has(("dataset", "hub")) or preset.family == "bfcl"
+    assert (preset.questions is not None) == has_data
+    assert bool(preset.files.get("dataset")) == has_data
+    assert bool(preset.files.get("join")) == bool(preset.defaults["dataset"].get("join"))
     assert preset.files.get("fewshot") or not preset.has(("prompt", "fewshot", "hub"))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from pytest_llmeval.cli import main
+from pytest_llmeval.data.files import Source
+from pytest_llmeval.data.yaml_reader import parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
 from pytest_llmeval.suites.format.schema import SuiteSpec
@@ -109,7 +112,8 @@ def test_a_preset_shows_its_scorer_with_all_that_applies_as_a_suite_can_write_it
     preset: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["presets", preset.name]) == 0
-    shown = yaml.safe_load(capsys.readouterr().out.partition("\ndefaults:\n")[2])
+    text = capsys.readouterr().out.partition("\ndefaults:\n")[2]
+    shown: Any = parse_yaml(text, Source(Path("shown.yaml"), "shown.yaml")).value  # to others a key on is true
     written, _ = with_preset({"suite": "s", "preset": preset.name})
     assert SuiteSpec.model_validate(written | shown).score == SuiteSpec.model_validate(written).score
     assert {key: part for key, part in shown.items() if key != "score"} == json.loads(

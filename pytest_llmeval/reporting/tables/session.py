@@ -391,6 +391,7 @@ _MISSED: Mapping[str, str] = {
     "pattern": "match of the pattern",
     "json": "JSON",
     "retrieval": "list of documents",
+    "tool_calls": "call",
 }
 """The name of a missing answer for each scorer."""
 

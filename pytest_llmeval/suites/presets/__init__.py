@@ -26,6 +26,7 @@ _MERGED: tuple[Keys, ...] = (
     (),
     ("dataset",),
     ("dataset", "fields"),
+    ("dataset", "join"),
     ("prompt",),
     ("prompt", "fewshot"),
     ("prompt", "fewshot", "fields"),
@@ -65,9 +66,9 @@ class Preset:
     ``family`` is the name of the preset that it is a variant of, or its own. ``source`` says who published the
     benchmark, ``formula`` whose number a suite gives and by which metric. ``questions`` is how many there are, None if
     they are the user's own. ``reference`` is a published number, ``checked`` what requests and numbers were compared
-    with; both are "" where there is nothing. ``files`` names local copies for ``dataset`` and ``fewshot``, as paths and
-    patterns within a folder of data, ``{config}`` standing for ``dataset.config``. ``defaults`` are in the suite
-    format.
+    with; both are "" where there is nothing. ``files`` names local copies for ``dataset``, ``join`` and ``fewshot``, as
+    paths and patterns within a folder of data, ``{config}`` standing for ``dataset.config``. ``defaults`` are in the
+    suite format.
     """
 
     name: str
