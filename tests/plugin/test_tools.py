@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.tiny_models import CHAT_TEMPLATE, make_checkpoint
-
 TOOL = json.dumps(
     {
         "name": "weather",
@@ -145,11 +143,8 @@ def test_a_suite_is_refused_in_one_line(project: pytest.Pytester, suite: str, me
     assert lines[0].startswith(message)
 
 
-@pytest.mark.parametrize("model", ["python:models:plain", "checkpoint"])
+@pytest.mark.parametrize("model", ["python:models:plain", "demo"])
 def test_a_model_that_takes_no_tools_is_one_line(project: pytest.Pytester, model: str) -> None:
-    if model == "checkpoint":
-        make_checkpoint(project.path / "checkpoint", chat_template=CHAT_TEMPLATE)
-        model = "./checkpoint"
     result = project.runpytest_inprocess("-p", "no:xdist", "s.yaml", f"--llm-model={model}")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     (line,) = [line for line in result.outlines if line.startswith("s.yaml:")]
