@@ -110,6 +110,23 @@ def test_tools_of_a_file_and_of_a_column(project: pytest.Pytester) -> None:
     assert [record["output"] for record in records.values()] == ['["of_row"]', '["of_file"]']
 
 
+def test_one_of_several_scorers_knows_the_tools_and_each_repetition_is_judged(project: pytest.Pytester) -> None:
+    """BFCL's rule finds that an argument is missing which the schema requires, although the truth lets it out."""
+    (project.path / "models.py").write_text(
+        "def model(messages, tools, epoch):\n    return {'tool_calls': [{'name': 'weather', 'args': {}}][epoch:]}\n"
+    )
+    (project.path / "s.yaml").write_text(
+        SUITE.partition("score:")[0] + "score: {several: {decides: bfcl, scorers: {bfcl: {score: {tool_calls: "
+        "{rule: bfcl}}}, subset: {score: {tool_calls: {rule: bfcl, order: subset}}}}}}\n"
+        "generate: {temperature: 1}\nepochs: {count: 2}\n"
+        'samples: [{id: a, question: q, target: [{weather: {city: [Paris, ""]}}]}]\n'
+    )
+    (record,) = run(project, "--llm-model=python:models:model").values()
+    assert (record["values"]["accuracy_name"], record["values"]["accuracy"]) == (0.5, 0)
+    assert record["values"]["subset.accuracy_name"] == 0.5
+    assert record["details"]["tool_calls"] == [[{"name": "weather", "arguments": {}}], []]
+
+
 REFUSED = {
     "no chat": (
         SUITE.replace("chat: true", "chat: false"),

@@ -519,6 +519,17 @@ def test_tools_of_ollama() -> None:
     assert (response.text, response.tool_calls) == ("", CALLED)
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "is_refused"), [(["completion"], True), (["completion", "tools"], False), (None, False)]
+)
+def test_ollama_says_whether_a_model_has_tools(capabilities: list[str] | None, is_refused: bool) -> None:
+    dialect = dialect_of("ollama")
+    client = FakeClient({"details": {"family": "llama"}, "capabilities": capabilities})
+    found = asyncio.run(dialect.identify(cast("Client", client), "m"))
+    assert found.details == {"family": "llama"}
+    assert (dialect.why_no_tools is not None) == is_refused
+
+
 def test_calls_that_are_no_json_stay_a_text_and_others_are_an_error() -> None:
     def reply(call: Any) -> Any:
         return chat_reply(content=None, tool_calls=[call])
