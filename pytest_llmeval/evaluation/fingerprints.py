@@ -19,7 +19,15 @@ from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
-from pytest_llmeval.types import JSON, SPECIAL_SAMPLING, GenerateRequest, Prompt, Request, Sample
+from pytest_llmeval.types import (
+    JSON,
+    SPECIAL_SAMPLING,
+    GenerateRequest,
+    LoglikelihoodRollingRequest,
+    Prompt,
+    Request,
+    Sample,
+)
 
 __all__ = [
     "asked_with",
@@ -174,6 +182,8 @@ def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
             _drop_unsaid(others, request)
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
     judged = _judged(question)
+    if question.continuation and isinstance(question.requests[0], LoglikelihoodRollingRequest):
+        judged.append(question.continuation)  # counted, not asked: elsewhere it stands in the requests
     if question.parts:
         judged.append([_judged(part) for part in question.parts])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()

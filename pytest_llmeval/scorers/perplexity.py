@@ -37,6 +37,17 @@ class PerplexitySettings(ScorerSettings):
     stride: int | None = Field(
         None, ge=1, description="Tokens by which a sliding window moves on: fewer give each token more context."
     )
+    counted: str | None = Field(
+        None,
+        min_length=1,
+        description="Template of the text whose words and bytes are counted, if it is not the text that is scored: "
+        "lm-eval's wikitext scores detokenised pages, and counts those of the pages as they were.",
+    )
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Name ``counted`` where it is not given: then the text that is scored is counted."""
+        return ("counted",) if self.counted is None else ()
 
     @property
     def why_alone(self) -> tuple[str, Keys] | None:
@@ -90,6 +101,11 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
             return found, ("prompt", "fewshot")
         return None
 
+    @property
+    def extra_template(self) -> tuple[str, Keys] | None:
+        source = self.settings.counted
+        return None if source is None else (source, ("score", "perplexity", "counted"))
+
     def present(self, sample: Sample) -> PreparedSample:
         """Return the sample as it is: nothing is expected of it."""
         return PreparedSample(sample=sample)
@@ -108,11 +124,16 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
         return (LoglikelihoodRollingRequest(text, self.settings.stride),)
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
-        """Return the sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens."""
+        """Return the sums that the metrics are made of: log-likelihood in nats, words, UTF-8 bytes and tokens.
+
+        Tokens are always those of the text that is scored.
+        """
         (response,) = loglikelihoods(responses, 1)
         if (problem := text_problem(response, "text")) is not None:
             return Score(status="unscored", reason=problem)
-        text = _text(presented.prompt)
+        text = _text(presented.prompt) if self.settings.counted is None else presented.continuation
+        if not text:
+            return Score(status="unscored", reason="score.perplexity.counted is empty: there is nothing to count")
         return Score(
             status="scored",
             values={

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_llmeval.suites.named import all_groups
 from pytest_llmeval.suites.presets import all_presets, load_preset
-from tests.presets import rows
-from tests.presets.test_published_parity import DATA
+from tests.presets import likelihood_rows, rows
+from tests.presets.comparisons import DATA
 from tests.support import fake_model_conftest
 
 GSM8K = [
@@ -55,6 +55,14 @@ def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
     write(llm_pytester, "csqa/dev_rand_split.jsonl", CSQA)
     write(llm_pytester, "csqa/train_rand_split.jsonl", CSQA)
     return llm_pytester
+
+
+@pytest.fixture
+def hub_loaded() -> None:
+    """Import ``datasets`` in the test's own process: sessions in it forget their imports, and arrow types of this one
+    cannot be registered twice.
+    """
+    pytest.importorskip("datasets")
 
 
 def outcomes(project: pytest.Pytester) -> dict[str, str]:
@@ -220,6 +228,7 @@ def test_a_suite_of_a_file_has_another_name(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["gsm8k: suite: 'gsm8k' is also the name of own.yaml: rename one of them"])
 
 
+@pytest.mark.usefixtures("hub_loaded")
 def test_what_lies_nowhere_is_asked_for_by_its_file(project: pytest.Pytester, workers: list[str]) -> None:
     """The tests have no network, and nothing in the hub's cache."""
     result = project.runpytest(*workers, "--llm-suite=squad")
@@ -282,6 +291,7 @@ def test_a_folder_of_data_with_brackets_in_its_name(project: pytest.Pytester) ->
     assert len(outcomes(project)) == 5
 
 
+@pytest.mark.usefixtures("hub_loaded")
 def test_members_of_groups_have_names_of_their_own(project: pytest.Pytester) -> None:
     result = project.runpytest("hendrycks-math-geometry::1")
     result.stdout.fnmatch_lines(["hendrycks-math-geometry: *or put math/test/geometry, as published *"])
@@ -322,6 +332,29 @@ def test_a_preset_with_a_second_file(project: pytest.Pytester) -> None:
     assert outcomes(project) == {"bfcl-multiple::q0": "correct", "bfcl-multiple::q1": "wrong"}
     result = project.runpytest(*model, "--llm-suite=bfcl-parallel")
     result.stdout.fnmatch_lines(["bfcl-parallel: has no data on the hub; put bfcl/BFCL_v4_parallel.json and bfcl/*"])
+
+
+HUB_FILES = {
+    "piqa/piqa_validation.parquet": likelihood_rows.PIQA,
+    "openbookqa/main/test-00000-of-00001.parquet": likelihood_rows.OPENBOOKQA,
+    "siqa/data/validation-00000-of-00001-90bb85eab85fcfa8.parquet": likelihood_rows.SIQA,
+    "lambada/plain_text/test-00000-of-00001.parquet": likelihood_rows.LAMBADA_STANDARD,
+    "wikitext/wikitext-2-raw-v1/wikitext-2-raw-v1-test.parquet": likelihood_rows.WIKITEXT,
+}
+
+
+def test_files_as_the_hub_has_them(project: pytest.Pytester) -> None:
+    parquet, table = (pytest.importorskip(name) for name in ("pyarrow.parquet", "pyarrow"))
+    for name, some in HUB_FILES.items():
+        path = project.path / "data" / name
+        path.parent.mkdir(parents=True)
+        parquet.write_table(table.Table.from_pylist(some), path)
+    write(project, "lambada_openai/data/lambada_test.jsonl", likelihood_rows.LAMBADA_OPENAI)
+    assert run(project, "--llm-suite=piqa,openbookqa,social-iqa,lambada,wikitext").ret == 0
+    report = json.loads((project.path / "out.json").read_text())
+    counts = {suite["name"]: suite["num_scored"] for suite in report["suites"]}
+    names = ("piqa", "openbookqa", "social-iqa", "lambada-openai", "lambada-standard", "wikitext")
+    assert counts == dict.fromkeys(names, 12)
 
 
 def test_an_override_names_other_rows(project: pytest.Pytester) -> None:

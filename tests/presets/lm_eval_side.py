@@ -1,11 +1,16 @@
-"""lm-eval's own task beside a suite: the same rows, the same made-up responses, its requests and its numbers."""
+"""lm-eval's own task beside a suite: the same rows, the same made-up responses, its requests and its numbers.
+
+Only ``comparisons`` imports it, and only when something is compared: lm-eval takes seconds to import.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,9 +26,11 @@ from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodRequest,
     LoglikelihoodResponse,
+    LoglikelihoodRollingRequest,
     Prompt,
     Request,
     Response,
+    Score,
 )
 
 TASKS = Path(lm_eval.__file__).parent / "tasks"
@@ -50,9 +57,10 @@ class Peer:
         data = datasets.DatasetDict(
             {name: datasets.Dataset.from_list([dict(row) for row in rows]) for name, rows in splits.items()}
         )
-        config = load_yaml(TASKS / self.file, resolve_func=True)
-        with mock.patch("datasets.load_dataset", return_value=data):
-            self.task = ConfigurableTask(config=config)
+        with _parser_of_minerva():
+            config = load_yaml(TASKS / self.file, resolve_func=True)
+            with mock.patch("datasets.load_dataset", return_value=data):
+                self.task = ConfigurableTask(config=config)
         self.task.set_fewshot_seed(1234)
         if self.num_fewshot is not None:
             self.task.set_config("num_fewshot", self.num_fewshot)
@@ -65,11 +73,13 @@ class Peer:
             self.instances.append(made if isinstance(made, list) else [made])
 
     def arguments(self) -> list[list[tuple[Any, ...]]]:
-        """What each document's requests hold."""
+        """Return what each document's requests hold."""
         return [[instance.arguments for instance in own] for own in self.instances]
 
     def chat_arguments(self, *, multi_turn: bool) -> list[list[tuple[Any, ...]]]:
-        """What each document's requests hold under a chat template, with examples as turns or in the question."""
+        """Return what each document's requests hold under a chat template, with examples as turns or in the
+        question.
+        """
         self.task.set_fewshot_seed(1234)
         self.task.build_all_requests(
             apply_chat_template=True, fewshot_as_multiturn=multi_turn, chat_template=as_chat, rank=0, world_size=1
@@ -79,14 +89,17 @@ class Peer:
             found.setdefault(instance.doc_id, []).append(comparable(instance.arguments))
         return list(found.values())
 
-    def numbers(self) -> dict[str, list[float]]:
-        """Each document's metrics, by ``metric`` or ``metric,filter``, for the made-up responses."""
+    def numbers(self) -> dict[str, list[Any]]:
+        """Return each document's metrics, by ``metric`` or ``metric,filter``, for the made-up responses.
+
+        A metric of the whole task has a pair here, such as a log-likelihood and a number of words.
+        """
         for place, own in enumerate(self.instances):
             for instance in own:
                 instance.resps = [response_of(instance.arguments, self.replies, place)]
         self.task._instances = [instance for own in self.instances for instance in own]
         self.task.apply_filters()
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[Any]] = {}
         keys = list(self.instances[0][0].filtered_resps)
         for key in keys:
             for own in self.instances:
@@ -94,6 +107,20 @@ class Peer:
                 for metric, value in self.task.process_results(own[0].doc, results).items():
                     found.setdefault(f"{metric},{key}" if len(keys) > 1 else metric, []).append(value)
         return found
+
+    def total(self, name: str, values: Sequence[Any]) -> float:
+        """Return what lm-eval makes of a metric's values of all documents; ``name`` as in ``numbers``."""
+        return float(self.task.aggregation()[name.partition(",")[0]](values))
+
+
+@contextmanager
+def _parser_of_minerva() -> Iterator[None]:
+    """Have lm-eval believe that the release of a parser is installed that its task of Minerva asks for, and that
+    Math-Verify here does not take. Only its requests are compared then; its numbers are where the scorer is tested.
+    """
+    version = metadata.version
+    with mock.patch.object(metadata, "version", lambda name: "4.11" if name.startswith("antlr4") else version(name)):
+        yield
 
 
 def as_chat(messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
@@ -109,17 +136,20 @@ def _as_text(prompt: Prompt) -> str:
 
 
 def response_of(arguments: tuple[Any, ...], replies: Sequence[str], place: int) -> Any:
-    """What the made-up model answers: a reply in turn, or a log-likelihood drawn from the request's own text."""
-    if isinstance(arguments[1], dict):
+    """Return what the made-up model answers: a reply in turn, or a log-likelihood drawn from the request's own text."""
+    if len(arguments) > 1 and isinstance(arguments[1], dict):
         return replies[place % len(replies)]
     drawn = random.Random(repr(arguments[:2]))
-    return -drawn.uniform(1, 20), drawn.random() < 0.5
+    value = -drawn.uniform(1, 20)
+    return (value, drawn.random() < 0.5) if len(arguments) > 1 else value
 
 
 def ours_of(request: Request, replies: Sequence[str], place: int) -> Response:
-    """The same answer in our types."""
+    """Return the same answer in our types."""
     if isinstance(request, GenerateRequest):
         return GenerateResponse(text=replies[place % len(replies)])
+    if isinstance(request, LoglikelihoodRollingRequest):
+        return LoglikelihoodResponse(loglikelihood=response_of((request.text,), (), place), num_tokens=3)
     if not isinstance(request, LoglikelihoodRequest):
         raise TypeError(type(request))
     value, is_greedy = response_of((request.context, request.continuation), (), place)
@@ -127,7 +157,7 @@ def ours_of(request: Request, replies: Sequence[str], place: int) -> Response:
 
 
 def arguments_of(request: Request) -> tuple[Any, ...]:
-    """Our request as lm-eval writes its own, a chat as the text that ``as_chat`` makes of it."""
+    """Return our request as lm-eval writes its own, a chat as the text that ``as_chat`` makes of it."""
     if isinstance(request, GenerateRequest):
         settings = {
             "until": list(request.stop),
@@ -135,14 +165,16 @@ def arguments_of(request: Request) -> tuple[Any, ...]:
             "max_gen_toks": request.max_tokens,
         }
         return _as_text(request.prompt), settings
+    if isinstance(request, LoglikelihoodRollingRequest):
+        return (request.text,)
     if not isinstance(request, LoglikelihoodRequest):
         raise TypeError(type(request))
     return _as_text(request.context), request.continuation
 
 
 def comparable(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """lm-eval's arguments, with generation settings as ``arguments_of`` has them."""
-    if isinstance(arguments[1], dict):
+    """Return lm-eval's arguments, with generation settings as ``arguments_of`` has them."""
+    if len(arguments) > 1 and isinstance(arguments[1], dict):
         settings = arguments[1]
         return arguments[0], {
             "until": settings["until"],
@@ -152,12 +184,10 @@ def comparable(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return arguments[:2]
 
 
-def values_of(evaluation: Evaluation, replies: Sequence[str]) -> dict[str, list[float | None]]:
-    """Our metrics of each sample, by name."""
-    found: dict[str, list[float | None]] = {}
+def scores_of(evaluation: Evaluation, replies: Sequence[str]) -> list[Score]:
+    """Return our score of each sample."""
+    found = []
     for place, sample in enumerate(evaluation.suite.samples):
         question = evaluation.question(sample)
-        score = evaluation.score(question, [ours_of(request, replies, place) for request in question.requests])
-        for name, value in score.values.items():
-            found.setdefault(name, []).append(value)
+        found.append(evaluation.score(question, [ours_of(request, replies, place) for request in question.requests]))
     return found

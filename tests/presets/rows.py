@@ -229,6 +229,22 @@ SQUAD = [
         "answers": {"text": ["nine grams"], "answer_start": [16]},
     },
 ]
+SQUAD_REPLIES = (
+    "930 km",
+    " The 930 km long.",
+    "km 930",
+    "about 930 km, or more",
+    "It is long.",
+    "",
+    "Nine grams",
+    "nine-grams",
+    "a nine gram bird",
+    "nine grams nine grams",
+    "ten grams",
+    "NINE, grams!",
+)
+"""Six for each row of ``SQUAD``."""
+
 EVENTS = [
     {
         "id": "e1",

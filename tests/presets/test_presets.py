@@ -46,7 +46,7 @@ def test_the_presets_that_are_promised() -> None:
         *("mmlu", "arc-easy", "arc-challenge", "hellaswag", "winogrande", "truthfulqa-mc1", "truthfulqa-mc2"),
         *("gsm8k", "gsm8k-number", "csqa", "csqa-text", "boolq", "boolq-lm-eval", "bbh-cot-navigate"),
         *("bbh-direct-snarks", "math-hendrycks", "math-minerva", "math", "math-judged", "squad"),
-        "perplexity",
+        *("piqa", "openbookqa", "social-iqa", "lambada-openai", "lambada-standard", "wikitext", "perplexity"),
         *("chronologic-brier", "chronologic-mcq"),
     }
     assert sum(name.startswith("bbh-") for name in names) == 2 * 27
@@ -389,7 +389,7 @@ NAMES = {
     "bbh_cot_fewshot": "expected bbh-cot-<task>",
     "arc_challenge": "did you mean 'arc-challenge'?",
     "truthfulqa_mc1": "did you mean 'truthfulqa-mc1'?",
-    "wikitext": "did you mean 'perplexity'?",
+    "siqa": "did you mean 'social-iqa'?",
 }
 
 
@@ -408,7 +408,8 @@ MATH = ("math", "math-judged", "math-hendrycks", "math-minerva")
     ("preset", "words"),
     [
         ("mmlu", ("--num_fewshot 5",)),
-        ("perplexity", ("wikitext", "detokenised")),
+        ("perplexity", ("wikitext",)),
+        ("wikitext", ("detokenised",)),
         ("truthfulqa-mc1", ("multi_turn",)),
         ("truthfulqa-mc2", ("multi_turn",)),
         *((name, ("algebra", "dataset: {config: geometry}")) for name in MATH),

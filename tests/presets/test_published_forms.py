@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from tests.presets import rows
+from tests.presets import likelihood_rows, rows
 from tests.presets.conftest import Load
 
 NO_SHOTS = "prompt: {fewshot: {count: 0}}\n"
@@ -37,6 +37,9 @@ UNREADABLE: Mapping[str, tuple[str, list[rows.Row], Mapping[str, Any], str]] = {
     "winogrande": ("winogrande", rows.WINOGRANDE, {"answer": ""}, "no key ''; expected one of 1, 2"),
     "arc": ("arc-easy", rows.ARC, {"answerKey": "C9"}, "found 'C9'"),
     "csqa": ("csqa", rows.CSQA, {"answerKey": ""}, "found ''"),
+    "piqa": ("piqa", likelihood_rows.PIQA, {"label": -1}, "no key '-1'; expected one of 0, 1"),
+    "openbookqa": ("openbookqa", likelihood_rows.OPENBOOKQA, {"answerKey": "E"}, "found 'E'"),
+    "social-iqa": ("social-iqa", likelihood_rows.SIQA, {"label": ""}, "no key ''; expected one of 1, 2, 3"),
     **{
         f"{preset} {label}": (preset, rows.BOOLQ, {"label": label}, f"no key {shown}")
         for preset in ("boolq", "boolq-lm-eval")
@@ -126,6 +129,17 @@ def test_truthfulqa_as_its_authors_publish_it(load: Load, variant: str) -> None:
     own = Evaluation(load(suite_of(f"truthfulqa-{variant}", "mc_task.json"), {
         "mc_task.json": json.dumps(rows.TRUTHFULQA_MC_TASK)
     }))  # fmt: skip
+    for one, other in zip(hub.suite.samples, own.suite.samples, strict=True):
+        assert one.target == other.target
+        assert hub.question(one).requests == own.question(other).requests
+
+
+def test_openbookqa_as_its_authors_publish_it(load: Load) -> None:
+    text = suite_of("openbookqa")
+    hub, own = (
+        Evaluation(load(text, {"r.jsonl": some}))
+        for some in (likelihood_rows.OPENBOOKQA, likelihood_rows.OPENBOOKQA_NESTED)
+    )
     for one, other in zip(hub.suite.samples, own.suite.samples, strict=True):
         assert one.target == other.target
         assert hub.question(one).requests == own.question(other).requests

@@ -21,7 +21,7 @@ import pytest
 from pytest_llmeval.scorers.tool_calls import ToolCallsScorer, ToolCallsSettings
 from pytest_llmeval.text.tool_schemas import tools_as_text
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Score, ToolCall
-from tests.presets.test_published_parity import DATA
+from tests.presets.comparisons import DATA
 from tests.scoring.helpers import a_sample
 
 pytestmark = [

@@ -62,8 +62,28 @@ def test_the_rendered_text_is_what_is_counted(load: Load) -> None:
     assert score.values == {"loglikelihood": -4.0, "words": 3.0, "bytes": 5.0, "tokens": 4.0}
 
 
+COUNTED = "score: {perplexity: {counted: '{{ page }}'}}\n"
+
+
+def test_words_and_bytes_may_be_those_of_another_text(load: Load) -> None:
+    evaluation = Evaluation(
+        load(f"suite: s\n{COUNTED}samples: [{{text: 'a b', page: 'a é - b'}}, {{text: c, page: ''}}]\n")
+    )
+    question, empty = (evaluation.question(sample) for sample in evaluation.suite.samples)
+    assert question.requests == (LoglikelihoodRollingRequest("a b"),)
+    score = evaluation.score(question, [LoglikelihoodResponse(loglikelihood=-4.0, num_tokens=2)])
+    assert score.values == {"loglikelihood": -4.0, "words": 4.0, "bytes": 8.0, "tokens": 2.0}
+    score = evaluation.score(empty, [LoglikelihoodResponse(loglikelihood=-4.0, num_tokens=2)])
+    assert (score.status, score.reason) == (
+        "unscored",
+        "score.perplexity.counted is empty: there is nothing to count",
+    )
+
+
 def test_windows_and_texts_are_in_the_fingerprint(load: Load) -> None:
     texts = [
+        f"suite: s\n{COUNTED}samples: [{{text: 'a b', page: 'a b'}}]\n",
+        f"suite: s\n{COUNTED}samples: [{{text: 'a b', page: 'a  b'}}]\n",
         HEAD + TEXT,
         HEAD + "samples: [{text: 'a c'}]\n",
         f"suite: s\nscore: {{perplexity: {{stride: 8}}}}\n{TEXT}",
@@ -71,7 +91,7 @@ def test_windows_and_texts_are_in_the_fingerprint(load: Load) -> None:
     ]
     assert len({Evaluation(load(text)).fingerprints()[0] for text in texts}) == len(texts)
     disjoint = f"suite: s\nscore: {{perplexity: {{windows: disjoint}}}}\n{TEXT}"
-    assert Evaluation(load(disjoint)).fingerprints() == Evaluation(load(texts[0])).fingerprints()
+    assert Evaluation(load(disjoint)).fingerprints() == Evaluation(load(HEAD + TEXT)).fingerprints()
 
 
 @pytest.mark.parametrize(

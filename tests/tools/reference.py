@@ -34,7 +34,7 @@ from pytest_llmeval.suites.format.schema import DatasetSpec, FewshotSpec, JoinSp
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 
-__all__ = ["COMMAND", "PATH", "reference", "settings_table"]
+__all__ = ["COMMAND", "PATH", "cell", "reference", "settings_table", "table_of"]
 
 PATH = REPOSITORY / "docs" / "reference.md"
 COMMAND = "python -m tests.tools.reference"
@@ -145,7 +145,7 @@ def _filters() -> Iterator[str]:
     yield "`{after: TEXT}`, `{before: TEXT}`, `{regex: PATTERN}` and `{choice_regex: PATTERN}` are short forms, and"
     yield "so is `{map: {TEXT: TEXT}}`. [More](scoring.md#filters)."
     plain = {name: model for name, model in FILTERS.items() if not _fields(model)}
-    yield from _table(("filter", "what it does"), [(f"`{name}`", _sentence(model)) for name, model in plain.items()])
+    yield from table_of(("filter", "what it does"), [(f"`{name}`", _sentence(model)) for name, model in plain.items()])
     for name, model in FILTERS.items():
         if name not in plain:
             yield from ("", f"### `{name}`", "", _sentence(model))
@@ -164,9 +164,9 @@ def settings_table(model: type[BaseModel]) -> Iterator[str]:
         if not field.description:
             raise ValueError(f"{model.__name__}.{name} has no description")
         default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
-        rows.append((f"`{name}`", _type(name, schema["properties"][name], schema), default, _text(field.description)))
+        rows.append((f"`{name}`", _type(name, schema["properties"][name], schema), default, cell(field.description)))
     if rows:
-        yield from _table(("key", "type", "default", "meaning"), rows)
+        yield from table_of(("key", "type", "default", "meaning"), rows)
 
 
 def _type(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
@@ -232,7 +232,7 @@ def _value(value: object) -> str:
 
 def _sentence(model: type[BaseModel]) -> str:
     """The first line of a model's docstring, and what else it says."""
-    return _text(" ".join((model.__doc__ or "").split()))
+    return cell(" ".join((model.__doc__ or "").split()))
 
 
 # Gates and metrics
@@ -248,7 +248,7 @@ def _gates() -> Iterator[str]:
         ("`NAME.METRIC`", "with `score: several`, the metric of the scorer of that name"),
         ("`ci_low(SUBJECT)`, `ci_high(SUBJECT)`", "the lower or upper end of the 95% interval of any of these"),
     ]
-    yield from _table(("subject", "what it is"), subjects)
+    yield from table_of(("subject", "what it is"), subjects)
     yield ""
     yield "On the command line and in the ini file, a suite's name comes before the rule: `boolq: accuracy >= 0.6`."
     yield "Without a name, or with `*`, the rule is for every suite that has the metric."
@@ -258,8 +258,8 @@ def _metrics() -> Iterator[str]:
     yield from ("", "## Metrics", "")
     yield "Metrics are reported, gated and compared. A suite has those of its scorer; your own scorers can name others."
     known = [*METRICS.values(), *map(definition, _METRIC_FAMILIES)]
-    rows = [(f"`{one.name}`", _KINDS[one.kind], _better(one), _range(one), _text(one.description)) for one in known]
-    yield from _table(("metric", "kind", "better", "from, to", "meaning"), rows)
+    rows = [(f"`{one.name}`", _KINDS[one.kind], _better(one), _range(one), cell(one.description)) for one in known]
+    yield from table_of(("metric", "kind", "better", "from, to", "meaning"), rows)
     yield ""
     yield f"{', '.join(f'`{name}`' for name in _METRIC_FAMILIES)} also exist with other numbers or words."
 
@@ -285,16 +285,16 @@ def _presets() -> Iterator[str]:
     rows: list[tuple[str, str, str]] = []
     for family, members in itertools.groupby(all_presets(), key=lambda preset: preset.family):
         rows += _family(family, list(members))
-    yield from _table(("preset", "what it measures", "scored by"), rows)
+    yield from table_of(("preset", "what it measures", "scored by"), rows)
 
 
 def _family(family: str, members: Sequence[Preset]) -> Iterator[tuple[str, str, str]]:
     if len(members) <= 8:
         for preset in members:
-            yield f"`{preset.name}`", _text(preset.description), _scored_by(preset)
+            yield f"`{preset.name}`", cell(preset.description), _scored_by(preset)
         return
     names = ", ".join(f"`{preset.name.removeprefix(family)}`" for preset in members)
-    yield f"`{family}` with {names}", _text(members[0].description), _scored_by(members[0])
+    yield f"`{family}` with {names}", cell(members[0].description), _scored_by(members[0])
 
 
 def _scored_by(preset: Preset) -> str:
@@ -316,11 +316,11 @@ def _options() -> Iterator[str]:
             f"`{option.ini}`",
             _option_type(option),
             _option_default(defaults[option.field or option.name]),
-            _text(option.help),
+            cell(option.help),
         )
         for option in OPTIONS
     ]
-    yield from _table(("option", "ini", "type", "default", "meaning"), rows)
+    yield from table_of(("option", "ini", "type", "default", "meaning"), rows)
 
 
 def _option_value(option: Option) -> str:
@@ -346,18 +346,18 @@ def _commands() -> Iterator[str]:
         module.add_parsers(commands)
     helps = {action.dest: action.help for action in commands._choices_actions}
     for name, own in commands.choices.items():
-        yield from ("", f"### `llmeval {name}`", "", _text(_capitalized(own.description or helps[name] or "")))
+        yield from ("", f"### `llmeval {name}`", "", cell(_capitalized(own.description or helps[name] or "")))
         yield from _arguments(own)
         for actions in (action for action in own._actions if isinstance(action, argparse._SubParsersAction)):
             for action, parser_of_action in actions.choices.items():
-                yield from ("", f"`llmeval {name} {action}`: {_text(parser_of_action.description or '')}")
+                yield from ("", f"`llmeval {name} {action}`: {cell(parser_of_action.description or '')}")
                 yield from _arguments(parser_of_action)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    rows = [(_argument(action), _text(action.help or "")) for action in parser._actions if _is_reported(action)]
+    rows = [(_argument(action), cell(action.help or "")) for action in parser._actions if _is_reported(action)]
     if rows:
-        yield from _table(("argument", "meaning"), rows)
+        yield from table_of(("argument", "meaning"), rows)
 
 
 def _is_reported(action: argparse.Action) -> bool:
@@ -382,7 +382,7 @@ def _capitalized(text: str) -> str:
 # Markdown
 
 
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table_of(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield ""
     yield f"| {' | '.join(headers)} |"
     yield f"|{'---|' * len(headers)}"
@@ -394,7 +394,7 @@ def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|")
 
 
-def _text(text: str) -> str:
+def cell(text: str) -> str:
     """Plain text, in which backticks make code, as Markdown."""
     parts = text.split("`")
     return "`".join(part.replace("|", "\\|") if place % 2 else _escaped(part) for place, part in enumerate(parts))

@@ -292,7 +292,7 @@ _LM_EVAL_NAMES: Mapping[str, str] = {
     "hendrycks-math": "math-hendrycks",
     "minerva-math": "math-minerva",
     "mmlu": "mmlu",
-    "wikitext": "perplexity",
+    "siqa": "social-iqa",
 }
 """lm-eval's tasks of other names than our presets', and the beginnings of such names, with ``-`` for ``_``."""
 

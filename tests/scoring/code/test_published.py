@@ -21,7 +21,7 @@ import pytest
 from pytest_llmeval.scorers.code import CodeScorer, CodeSettings
 from pytest_llmeval.scoring.sandbox import launch
 from pytest_llmeval.types import GenerateResponse, Sample
-from tests.presets.test_published_parity import DATA
+from tests.presets.comparisons import DATA
 
 pytestmark = [
     pytest.mark.slow,
