@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["llm_device", "llm_model", "llm_record"]
 
+_has_told_of_tasks_key = pytest.StashKey[bool]()
+
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from pytest_llmeval.plugin import hookspecs as hooks
@@ -46,12 +48,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: Sequence[str]
+) -> Generator[None, None, None]:
     try:
         yield
     except SystemExit as error:
         startup.refuse_early_exit(early_config, error)
         raise
+    startup.explain_lm_eval_options(parser, args)
     manager = early_config.pluginmanager
     # They are registered once more: a wrapper is around those of all plugins that were registered before it.
     manager.register(manager.unregister(name=FINAL_HOOKS), FINAL_HOOKS)
@@ -112,7 +117,23 @@ def pytest_collect_file(
             f"{shown}:{suite_key.line}: not collected as a suite: `suite` is not the first key; move it to the top"
         )
         warn_once_in_session(parent.config, pytest.PytestCollectionWarning(message))
+    elif not collectors and not is_named:
+        _tell_of_task_file(parent.config, file_path)
     return collectors
+
+
+def _tell_of_task_file(config: pytest.Config, path: Path) -> None:
+    """Warn of the first of lm-eval's task files that a folder of the command line has, and that no option asks for."""
+    is_asked = config.args_source is pytest.Config.ArgsSource.ARGS and config.stash[settings_key].models
+    if not is_asked or config.stash.get(_has_told_of_tasks_key, False):
+        return
+    from pytest_llmeval.suites.format.sniff import is_task_file
+
+    if is_task_file(path):
+        config.stash[_has_told_of_tasks_key] = True
+        shown = os.path.relpath(path, config.invocation_params.dir)
+        message = f"{shown}: not collected: it looks like a task of lm-eval; --llm-lm-eval collects them from folders"
+        warn_once_in_session(config, pytest.PytestCollectionWarning(message))
 
 
 def pytest_pycollect_makeitem(

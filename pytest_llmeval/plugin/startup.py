@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,13 +14,37 @@ from pytest_llmeval.plugin.reporting_hooks import Reporting, Writing, add_collec
 from pytest_llmeval.plugin.settings import OPTIONS, Settings, check_rules, read_settings, settings_key, was_given
 from pytest_llmeval.plugin.stash import frozen_objects_key, process_key
 
-__all__ = ["begin", "configure", "header_lines", "refuse_early_exit", "send_collected", "show_variants"]
+__all__ = [
+    "begin",
+    "configure",
+    "explain_lm_eval_options",
+    "header_lines",
+    "refuse_early_exit",
+    "send_collected",
+    "show_variants",
+]
+
+_LM_EVAL_OPTIONS = {
+    "--limit": "--llm-limit first:10",
+    "--model": "--llm-model gpt2",
+    "--model_args": "--llm-model gpt2 for pretrained=gpt2, --llm-model-arg KEY=VALUE for others",
+    "--num_fewshot": "--llm-set '*: prompt.fewshot.count=5'",
+    "--tasks": "--llm-suite lm_eval:arc_easy",
+}
 
 
 def refuse_early_exit(early_config: pytest.Config, error: SystemExit) -> None:
     """Raise ``pytest.UsageError`` if a conftest.py has ended a session of suites with 0, by ``sys.exit()``."""
     if not error.code and asks_for_suites(early_config.known_args_namespace):
         raise pytest.UsageError("a conftest.py or a plugin called sys.exit() when it was loaded: nothing ran")
+
+
+def explain_lm_eval_options(parser: pytest.Parser, arguments: Sequence[str]) -> None:
+    """Let pytest's error on options of lm-eval, unless somebody has registered them, name those that are meant."""
+    theirs = {argument.partition("=")[0] for argument in arguments} & _LM_EVAL_OPTIONS.keys()
+    if theirs:
+        unknown = {one.partition("=")[0] for one in parser.parse_known_and_unknown_args(arguments)[1]}
+        parser.extra_info.update({f"lm-eval's {one} is here": _LM_EVAL_OPTIONS[one] for one in theirs & unknown})
 
 
 def configure(config: pytest.Config) -> None:

@@ -58,8 +58,29 @@ def test_a_named_task_file_is_a_suite(folder: pytest.Pytester, workers: list[str
 def test_a_walk_leaves_task_files_alone_unless_it_is_asked_to(folder: pytest.Pytester, workers: list[str]) -> None:
     folder.makefile(".yaml", wet=WET, other="on: push\njobs: {}\n")
     assert folder.runpytest(*workers).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    named = folder.runpytest(*workers, "--llm-model=random", ".").stdout.str()
+    told = "wet.yaml: not collected: it looks like a task of lm-eval; --llm-lm-eval collects them from folders"
+    assert (named.count(told), "other.yaml" in named) == (1, False)
     result = folder.runpytest(*workers, "--llm-lm-eval")
     result.stdout.fnmatch_lines(["*2 passed, 1 wrong*"])
+    result.stdout.no_fnmatch_line("*not collected*")
+
+
+def test_an_option_of_lm_eval_is_answered_with_ours(pytester: pytest.Pytester) -> None:
+    """Where nobody has registered it: a conftest.py of the project may have such an option."""
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--limit', type=int)\n")
+    options = ["--model", "hf", "--tasks=arc_easy", "--limit", "5"]
+    result = pytester.runpytest(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "*error: unrecognized arguments: --model --tasks=arc_easy",
+            "  lm-eval's --model is here: --llm-model gpt2",
+            "  lm-eval's --tasks is here: --llm-suite lm_eval:arc_easy",
+        ]
+    )
+    assert "--llm-limit" not in result.stderr.str()
+    assert "lm-eval" not in pytester.runpytest("--limit=5", "--no-such-option").stderr.str()
 
 
 def test_a_file_that_others_include_is_no_task(folder: pytest.Pytester) -> None:
