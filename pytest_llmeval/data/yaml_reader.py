@@ -19,7 +19,7 @@ from pytest_llmeval.data.files import Source, check_characters, read_text
 from pytest_llmeval.text.wording import Keys, describe, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["MAX_YAML_BYTES", "Document", "YamlBuilder", "parse_yaml", "read_yaml"]
+__all__ = ["MAX_DEPTH", "MAX_YAML_BYTES", "Document", "YamlBuilder", "parse_yaml", "read_yaml"]
 
 MAX_YAML_BYTES = 10_000_000
 MAX_DEPTH = 100

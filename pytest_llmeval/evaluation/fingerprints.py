@@ -179,7 +179,7 @@ def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
     for request in question.requests:
         prompt, *others = _VALUES_OF[type(request)](request)
         if isinstance(request, GenerateRequest):
-            _drop_unsaid(others, request)
+            others = _settings_of(request)
         asked.append([type(request).__name__, prompts.setdefault(prompt, len(prompts)), *others])
     judged = _judged(question)
     if question.continuation and isinstance(question.requests[0], LoglikelihoodRollingRequest):
@@ -189,17 +189,25 @@ def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
 
 
-def _drop_unsaid(values: list[Any], request: GenerateRequest) -> None:
-    """Leave the last fields out where they say what was so before there were such fields."""
-    values.pop()  # the tools, which stand there with their name, where there are any
-    del values[-len(SPECIAL_SAMPLING) :]  # which stand there with their names, where they are used
-    if request.reasoning in ((), DEFAULT_TAGS):
-        values.pop()
-        if not request.json_schema:
-            values.pop()
+_LATER = ("json_schema", "reasoning", *SPECIAL_SAMPLING, "tools")
+"""Fields of a request for a text that came later: a request that makes no use of them has the values that it had."""
+_FROM_THE_FIRST = attrgetter(
+    *(field.name for field in fields(GenerateRequest) if field.name not in ("prompt", *_LATER))
+)
+
+
+def _settings_of(request: GenerateRequest) -> list[Any]:
+    """Return all that decides the reply to a request beside its prompt."""
+    values = list(_FROM_THE_FIRST(request))
+    has_tags = request.reasoning not in ((), DEFAULT_TAGS)
+    if request.json_schema or has_tags:
+        values.append(request.json_schema)
+    if has_tags:
+        values.append(request.reasoning)
     values += map(list, request.special_sampling.items())
     if request.tools:
         values.append(["tools", request.tools])
+    return values
 
 
 def _judged(presented: PreparedSample) -> list[object]:

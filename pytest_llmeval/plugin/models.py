@@ -327,7 +327,8 @@ def check_abilities(node: pytest.Collector, evaluation: Evaluation) -> None:
                 own = model_settings(settings, settings.device)
                 why = spec.kind.refuses_tools(spec, own) if refuses is None else refuses()
             if why is not None:
-                raise evaluation.suite.error(f"{spec.name}: {why}", keys=("prompt", "tools"))
+                key = "tools" if evaluation.suite.spec.prompt.tools is not None else "tools_column"
+                raise evaluation.suite.error(f"{spec.name}: {why}", keys=("prompt", key))
         if (unknown := getattr(model, "unknown_setting", None)) is not None and (found := unknown(request)) is not None:
             setting, problem = found
             raise evaluation.suite.error(f"{spec.name}: {problem}", keys=("generate", setting))

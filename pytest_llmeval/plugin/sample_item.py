@@ -409,11 +409,14 @@ def _quoted(text: str) -> str:
 def _shown_details(presented: PreparedSample, score: Score, prompts: str) -> Mapping[str, JSON]:
     """Return the score's details; if options have equal texts, also which are right: the target does not tell.
 
-    The steps of an agent repeat its prompt: they are there only if ``--llm-report-prompts`` wants ``prompts`` in full.
+    The steps of an agent repeat its prompt, and tools are a part of it: they are there only if ``--llm-report-prompts``
+    wants ``prompts`` in full.
     """
     details = score.details
     if prompts != "full" and "trace" in details:
         details = {name: value for name, value in details.items() if name != "trace"}
+    if prompts == "full" and presented.tools:
+        details = {"tools": [tool["function"] for tool in json.loads(presented.tools)], **details}
     options = presented.labels or presented.choices
     if len(set(options)) == len(options):
         return details

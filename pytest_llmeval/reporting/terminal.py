@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -284,6 +285,9 @@ def prompt_lines(question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "
             yield from printable(f"{context}{scored}{marker}", keep="\n").split("\n")
         else:
             yield "(turns, before the model's chat template)"
+            if isinstance(request, GenerateRequest) and request.tools:
+                for tool in json.loads(request.tools):
+                    yield f"<tools> {printable(json.dumps(tool['function'], ensure_ascii=False))}"
             is_begun = context[-1].role == "assistant"
             for turn in context[: len(context) - is_begun]:
                 yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
@@ -15,8 +16,8 @@ from pytest_llmeval.scoring.base import PreparedSample, ScorerSettings, Settings
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import reply, right_or_wrong
 from pytest_llmeval.text.tool_calls import calls_as_json, calls_in_text, described_calls
-from pytest_llmeval.text.wording import describe, expected_one_of, quoted
-from pytest_llmeval.types import JSON, GenerateRequest, GenerateResponse, Response, Sample, Score, ToolCall
+from pytest_llmeval.text.wording import describe, expected_one_of
+from pytest_llmeval.types import JSON, GenerateResponse, Response, Sample, Score, ToolCall
 
 __all__ = ["ToolCallsScorer", "ToolCallsSettings"]
 
@@ -24,6 +25,9 @@ Order: TypeAlias = Literal["any", "same", "subset"]
 _NO_CALL = "no call"
 _EXPECTED = "calls"
 """The name under which a prepared sample holds what is expected."""
+_MOST_NAMES = 10
+_MOST_LEVELS = 100
+_MOST_CHARACTERS = 80
 
 
 class ToolCallsSettings(ScorerSettings):
@@ -38,8 +42,8 @@ class ToolCallsSettings(ScorerSettings):
     rule: Literal["equal", "bfcl"] = Field(
         "equal",
         description="equal: an argument equals the target's, or is what a matcher there asks for ($any_of, $type, "
-        "$optional, $ignore). bfcl: the target is a ground truth of the Berkeley Function-Calling Leaderboard, with a "
-        "list of accepted values for each argument, and is compared as its AST checker does.",
+        "$optional, $ignore, $equal). bfcl: the target is a ground truth of the Berkeley Function-Calling Leaderboard, "
+        "with a list of accepted values for each argument, and is compared as its AST checker does.",
     )
 
     expects_calls: ClassVar[bool] = True
@@ -54,19 +58,22 @@ class _Absent:
 
 ABSENT = _Absent()
 Accepts: TypeAlias = Callable[[object], bool]
-"""Whether an argument has a right value, which may be ``ABSENT``."""
+"""Tells whether an argument has a right value; the value may be ``ABSENT``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCall:
     """A call that is expected: its function, and which value of each argument is right.
 
-    ``shown`` says for each argument what a message tells that was expected.
+    ``shown`` says in words what is expected of each argument.
     """
 
     name: str
     arguments: Mapping[str, Accepts]
-    shown: Mapping[str, JSON]
+    shown: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value}' for name, value in self.shown.items())})"
 
     def problems(self, call: ToolCall) -> dict[str, str]:
         """Return what is wrong with each argument of a call of this function; empty if all are right."""
@@ -79,7 +86,7 @@ class ExpectedCall:
                 found[name] = f"{name} is not expected"
             elif not self.arguments[name](value):
                 given = "is missing" if value is ABSENT else f"is {_as_text(value)}"
-                found[name] = f"{name} {given}, expected {_as_text(self.shown[name])}"
+                found[name] = f"{name} {given}, expected {self.shown[name]}"
         return found
 
     def credit(self, call: ToolCall) -> float:
@@ -88,6 +95,10 @@ class ExpectedCall:
             return 0.0
         names = {*self.arguments, *call.arguments}
         return 1.0 - len(self.problems(call)) / len(names) if names else 1.0
+
+    def is_met_by(self, call: ToolCall) -> bool:
+        """Tell whether a call is what is expected."""
+        return call.name == self.name and not self.problems(call)
 
 
 class ToolCallsScorer(SettingsScorer[ToolCallsSettings]):
@@ -98,143 +109,152 @@ class ToolCallsScorer(SettingsScorer[ToolCallsSettings]):
         return ("accuracy", "no_answer", "accuracy_name", "accuracy_arguments", "accuracy_count")
 
     def present(self, sample: Sample) -> PreparedSample:
-        """Read the expected calls. ``[]`` means that no function is to be called. Raises ``ValueError``."""
+        """Read the expected calls; ``[]`` means that no function is to be called. Raises ``ValueError``."""
         wanted = _wanted_calls(sample.target)
-        expected = _read_ground_truth(wanted, {}) if self.settings.rule == "bfcl" else _read_expected(wanted)
-        shown = ", ".join(f"{one.name}({_arguments_shown(one)})" for one in expected) or _NO_CALL
+        expected = self._expected(wanted)
+        shown = ", ".join(map(str, expected)) or _NO_CALL
         return PreparedSample(
             sample=sample, target=shown, judged_with={_EXPECTED: json.dumps(wanted, ensure_ascii=False)}
         )
 
+    def _expected(self, wanted: Iterable[Mapping[str, Any]], tools: str = "") -> list[ExpectedCall]:
+        if self.settings.rule == "bfcl":
+            schemas = _schemas(tools)
+            return [_read_ground_truth(one["name"], one["arguments"], schemas.get(one["name"])) for one in wanted]
+        return [_read_expected(one["name"], one["arguments"]) for one in wanted]
+
     def answer_text(self, presented: PreparedSample) -> str:
-        """Return the expected calls as JSON, the first of several values. Raises ``ValueError`` where there are
-        none.
+        """Return the expected calls as JSON, with the first of several values. Raises ``ValueError`` if no call is
+        expected, or if an argument may have any value of a type.
         """
         wanted: list[Any] = json.loads(presented.judged_with[_EXPECTED])
         if not wanted:
             raise ValueError("no call is expected, and so there is none to show; set prompt.fewshot.answer")
-        calls: list[JSON] = []
-        for one in wanted:
-            name, arguments = _name_and_arguments(one)
-            read: Callable[[object], object] = _first_accepted if self.settings.rule == "bfcl" else _example
-            values = {key: read(value) for key, value in arguments.items()}
-            given: Any = {key: value for key, value in values.items() if value is not ABSENT}
-            calls.append({"name": name, "arguments": given})
-        return json.dumps(calls, ensure_ascii=False)
+        read = _first_accepted if self.settings.rule == "bfcl" else _example
+        return json.dumps(
+            [{**one, "arguments": _present(read, one["arguments"])} for one in wanted], ensure_ascii=False
+        )
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Compare the calls that the model told, or that its text holds."""
         text = reply(responses)
-        tools = _tools_of(presented)
+        expected = self._expected(json.loads(presented.judged_with[_EXPECTED]), presented.tools)
         response = responses[0]
-        told = response.tool_calls if isinstance(response, GenerateResponse) else None
-        calls = calls_in_text(text, tools) if told is None else told
-        wanted = json.loads(presented.judged_with[_EXPECTED])
-        if self.settings.rule == "bfcl":
-            expected = _read_ground_truth(wanted, _schemas(tools))
-        else:
-            expected = _read_expected(wanted)
+        if isinstance(response, GenerateResponse) and response.tool_calls is not None:
+            return self._judged(expected, response.tool_calls)
+        calls = calls_in_text(text, presented.tools)
         score = self._judged(expected, calls)
-        if told is not None or not calls:
-            return score
-        return replace(score, details={**score.details, "calls": calls_as_json(calls)})
+        return replace(score, details={**score.details, "tool_calls": calls_as_json(calls)})
 
     def _judged(self, expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> Score:
         order: Order = self.settings.order
-
-        def is_right(one: ExpectedCall, call: ToolCall) -> bool:
-            return one.name == call.name and not one.problems(call)
-
-        pairs = _pairs(expected, calls, order, is_right, greedy=self.settings.rule == "bfcl")
-        named = _pairs(expected, calls, order, lambda one, call: one.name == call.name)
+        names, expected_names = [call.name for call in calls], [one.name for one in expected]
         has_count = len(calls) >= len(expected) if order == "subset" else len(calls) == len(expected)
-        has_names = has_count and len(named) == len(expected)
+        has_names = names == expected_names if order == "same" else not Counter(expected_names) - Counter(names)
+        pairs = _pairs(expected, calls, order, is_greedy=self.settings.rule == "bfcl")
         correct = has_count and len(pairs) == len(expected)
-        values = {"accuracy_name": float(has_names), "accuracy_count": float(has_count)}
-        not_measurable = {}
+        values = {"accuracy_name": float(has_count and has_names), "accuracy_count": float(has_count)}
+        partners = _partners(expected, calls, order, pairs)
         if expected:
-            best = pairs | {
-                place: other for place, other in named.items() if place not in pairs and other not in pairs.values()
-            }
-            credits = [expected[place].credit(calls[other]) for place, other in best.items()]
-            values["accuracy_arguments"] = 1.0 if correct else sum(credits) / len(expected)
-        else:
-            not_measurable = {"accuracy_arguments": "no call is expected"}
-        answer = described_calls(calls) or (None if expected else _NO_CALL)
-        problem = None if correct else _problem(expected, calls, pairs, named, has_count=has_count)
-        details: dict[str, JSON] = {} if problem is None else {"problem": problem}
-        score = right_or_wrong(correct, answer, values=values, details=details)
-        return replace(score, not_measurable=not_measurable)
+            values["accuracy_arguments"] = sum(
+                expected[number].credit(calls[other]) for number, other in partners.items()
+            ) / len(expected)
+        problem = None if correct else _problem(expected, calls, order, pairs, partners)
+        score = right_or_wrong(
+            correct,
+            described_calls(calls) or (None if expected else _NO_CALL),
+            values=values,
+            details={} if problem is None else {"problem": problem},
+            vote=_vote(calls, order) or None,
+        )
+        return score if expected else replace(score, not_measurable={"accuracy_arguments": "no call is expected"})
 
 
-def _tools_of(presented: PreparedSample) -> str:
-    return next((one.tools for one in presented.requests if isinstance(one, GenerateRequest)), "")
+def _vote(calls: Sequence[ToolCall], order: Order) -> str:
+    """Return a text that equal calls share, whatever the order of arguments, and of calls where it does not count."""
+    texts = [json.dumps(one, sort_keys=True) for one in calls_as_json(calls)]
+    return "\n".join(texts if order == "same" else sorted(texts))
 
 
 def _pairs(
-    expected: Sequence[ExpectedCall],
-    calls: Sequence[ToolCall],
-    order: Order,
-    fits: Callable[[ExpectedCall, ToolCall], bool],
-    *,
-    greedy: bool = False,
+    expected: Sequence[ExpectedCall], calls: Sequence[ToolCall], order: Order, *, is_greedy: bool
 ) -> dict[int, int]:
-    """Map places of expected calls to places of calls that fit them, each once: as many as possible.
+    """Map places of expected calls to places of calls that meet them, each once: as many as possible.
 
-    ``greedy`` takes the first call that fits, as BFCL does, also where a later expected call then finds none.
+    ``is_greedy`` takes the first call that fits, as BFCL does, also if a later expected call then finds none.
     """
     if order == "same":
-        return {n: n for n, (one, call) in enumerate(zip(expected, calls, strict=False)) if fits(one, call)}
+        met = (one.is_met_by(call) for one, call in zip(expected, calls, strict=False))
+        return {number: number for number, is_met in enumerate(met) if is_met}
     taken: dict[int, int] = {}
 
-    def place(number: int, seen: set[int]) -> bool:
+    def find_call(number: int, seen: set[int]) -> bool:
         for other, call in enumerate(calls):
-            if other in seen or not fits(expected[number], call):
+            if other in seen or not expected[number].is_met_by(call):
                 continue
             seen.add(other)
-            if other not in taken or (not greedy and place(taken[other], seen)):
+            if other not in taken or (not is_greedy and find_call(taken[other], seen)):
                 taken[other] = number
                 return True
         return False
 
     for number in range(len(expected)):
-        place(number, set())
+        find_call(number, set())
     return {number: other for other, number in taken.items()}
+
+
+def _partners(
+    expected: Sequence[ExpectedCall], calls: Sequence[ToolCall], order: Order, pairs: Mapping[int, int]
+) -> dict[int, int]:
+    """Map places of expected calls to places of the calls that they are compared with: one that meets it, else the
+    most alike of the other calls of its function.
+    """
+    if order == "same":
+        alike = (one.name == call.name for one, call in zip(expected, calls, strict=False))
+        return {number: number for number, is_alike in enumerate(alike) if is_alike}
+    found, taken = dict(pairs), set(pairs.values())
+    others = [
+        (one.credit(call), number, other)
+        for number, one in enumerate(expected)
+        for other, call in enumerate(calls)
+        if number not in found and other not in taken and one.name == call.name
+    ]
+    for _, number, other in sorted(others, key=lambda entry: -entry[0]):
+        if number not in found and other not in taken:
+            found[number] = other
+            taken.add(other)
+    return found
 
 
 def _problem(
     expected: Sequence[ExpectedCall],
     calls: Sequence[ToolCall],
+    order: Order,
     pairs: Mapping[int, int],
-    named: Mapping[int, int],
-    *,
-    has_count: bool,
+    partners: Mapping[int, int],
 ) -> str:
     """Return what is wrong first, in one line."""
     if not calls:
         return "the reply calls no function"
+    names = _listed([call.name or "?" for call in calls])
     if not expected:
-        return f"the reply calls {calls[0].name or 'a function'}, and no call is expected"
+        return f"the reply calls {names}, and no call is expected"
     for number, one in enumerate(expected):
-        if number in pairs:
-            continue
-        other = named.get(number)
-        if other is None:
-            names = ", ".join(call.name or "?" for call in calls)
-            return f"{one.name} is not called as expected; the reply calls {names}"
-        found = next(iter(one.problems(calls[other]).values()), None)
-        if found is not None:
-            return f"{one.name}: {found}"
-    if not has_count:
-        return f"the reply has {len(calls)} calls, expected {len(expected)}"
-    return "two expected calls are met by one call only"
+        if number not in pairs and number in partners:
+            return f"{one.name}: {next(iter(one.problems(calls[partners[number]]).values()))}"
+    in_order = ", in this order" if order == "same" and len(expected) > 1 else ""
+    return f"the reply calls {names}; expected {_listed([one.name for one in expected])}{in_order}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join((*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else ())))
 
 
 # What is expected
 
 
-def _wanted_calls(target: JSON) -> list[Any]:
-    """Return the list of expected calls; a text is JSON, as a CSV has it."""
+def _wanted_calls(target: JSON) -> list[dict[str, Any]]:
+    """Return the expected calls, each as ``{name: …, arguments: …}``; a text is JSON, as a CSV has it."""
     if target is None:
         raise ValueError("the sample has no target; expected a list of calls, or [] where none is to be made")
     if isinstance(target, str):
@@ -246,30 +266,32 @@ def _wanted_calls(target: JSON) -> list[Any]:
         target = [target]
     if not isinstance(target, list):
         raise ValueError(f"the target is {describe(target)}; expected a list of calls, or [] for no call")
-    return target
+    return list(map(_wanted_call, target))
 
 
-def _name_and_arguments(value: object) -> tuple[str, Mapping[str, Any]]:
-    """Return the parts of ``{name: f, arguments: {…}}`` or of ``{f: {…}}``. Raises ``ValueError``."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("name"), str) and value.keys() <= {"name", "arguments"}:
-            arguments = value.get("arguments")
-            if arguments is None or isinstance(arguments, Mapping):
-                return value["name"], arguments or {}
-            raise ValueError(f"target: {value['name']}: arguments: found {describe(arguments)}, expected a mapping")
-        if len(value) == 1:
-            ((name, arguments),) = value.items()
-            if arguments is None or isinstance(arguments, Mapping):
-                return str(name), arguments or {}
-    raise ValueError(f"target: found {quote(value)}, expected a call: {{name: …, arguments: {{…}}}}")
+def _wanted_call(value: object) -> dict[str, Any]:
+    """Return the name and arguments of ``{name: f, arguments: {…}}`` or of ``{f: {…}}``. Raises ``ValueError``."""
+    name: object = None
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str) and value.keys() <= {"name", "arguments"}:
+        name, arguments = value["name"], value.get("arguments")
+    elif isinstance(value, Mapping) and len(value) == 1:
+        ((name, arguments),) = value.items()
+    if not isinstance(name, str):
+        raise ValueError(f"target: found {quote(value)}, expected a call: {{FUNCTION: {{ARGUMENT: VALUE}}}}")
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise ValueError(f"target: {name}: found {describe(arguments)}, expected a mapping of arguments")
+    return {"name": name, "arguments": arguments or {}}
 
 
-def _read_expected(wanted: Sequence[object]) -> list[ExpectedCall]:
-    found = []
-    for one in wanted:
-        name, arguments = _name_and_arguments(one)
-        found.append(ExpectedCall(name, {key: _matcher(value) for key, value in arguments.items()}, arguments))
-    return found
+def _read_expected(name: str, arguments: Mapping[str, Any]) -> ExpectedCall:
+    for key, value in arguments.items():
+        if key in _MATCHERS:
+            raise ValueError(
+                f"target: {name}: {key} stands in place of all arguments, expected {{ARGUMENT: {{{key}: …}}}}"
+            )
+        _check_matchers(value)
+    accepts = {key: partial(_fits, wanted=value) for key, value in arguments.items()}
+    return ExpectedCall(name, accepts, {key: _shown_value(value) for key, value in arguments.items()})
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -284,41 +306,69 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _MATCHERS = ("$any_of", "$type", "$optional", "$ignore", "$equal")
 
 
-def _as_matcher(value: object) -> tuple[str, Any] | None:
-    """Return the parts of ``{$any_of: […]}`` and its like; None for a plain value. Raises ``ValueError``."""
-    if not isinstance(value, Mapping) or len(value) != 1:
-        return None
+def _as_matcher(value: object) -> tuple[str, Any]:
+    """Return the parts of ``{$any_of: […]}`` and its like; of a plain value no name and the value itself. Raises
+    ``ValueError`` for what looks like a matcher and is none.
+    """
+    if not isinstance(value, Mapping):
+        return "", value
+    if len(value) != 1:
+        if (key := next((one for one in _MATCHERS if one in value), None)) is not None:
+            raise ValueError(f"target: {key} stands alone in its mapping, found {quote(value)}; put one into the other")
+        return "", value
     ((key, own),) = value.items()
-    if not isinstance(key, str) or not key.startswith("$"):
-        return None
+    if not key.startswith("$"):
+        return "", value
     if key not in _MATCHERS:
-        raise ValueError(f"target: there is no matcher {quoted(key)}{expected_one_of(key, _MATCHERS)}")
+        raise ValueError(f"target: there is no matcher {quote(key)}{expected_one_of(key, _MATCHERS)}")
     if key == "$any_of" and (not isinstance(own, list) or not own):
         raise ValueError(f"target: $any_of: found {describe(own)}, expected a list of values")
-    if key == "$type" and own not in _TYPES:
+    if key == "$type" and (not isinstance(own, str) or own not in _TYPES):
         raise ValueError(f"target: $type: found {quote(own)}{expected_one_of(str(own), _TYPES)}")
     if key == "$ignore" and own is not True:
         raise ValueError(f"target: $ignore: found {describe(own)}, expected true")
     return key, own
 
 
-def _matcher(value: object) -> Accepts:
-    matcher = _as_matcher(value)
-    if matcher is None:
-        return lambda given: _equals(given, value)
-    key, own = matcher
+def _check_matchers(value: object, level: int = 0) -> None:
+    """Raise ``ValueError`` for a matcher that is none, wherever it stands in a value, or for too many levels."""
+    if level > _MOST_LEVELS:
+        raise ValueError(f"the target is nested more than {_MOST_LEVELS} levels deep; flatten it")
+    key, own = _as_matcher(value)
+    if key == "$optional":
+        _check_matchers(own, level + 1)
+    elif key != "$equal" and isinstance(own, Mapping | list):
+        for part in own.values() if isinstance(own, Mapping) else own:
+            _check_matchers(part, level + 1)
+
+
+def _fits(given: object, wanted: Any, *, is_literal: bool = False) -> bool:
+    """Tell whether a value, or ``ABSENT``, is what the target asks for; ``is_literal`` says that there are no matchers.
+
+    Values are compared as in JSON: 1 and 1.0 are equal, 1 and true are not. Order counts in lists.
+    """
+    key, own = ("", wanted) if is_literal else _as_matcher(wanted)
     match key:
         case "$any_of":
-            accepted = [_matcher(one) for one in own]
-            return lambda given: any(accepts(given) for accepts in accepted)
+            return any(_fits(given, one) for one in own)
         case "$type":
-            return lambda given: _is_of_type(given, own)
+            return _is_of_type(given, own)
         case "$optional":
-            inner = _matcher(own)
-            return lambda given: given is ABSENT or inner(given)
+            return given is ABSENT or _fits(given, own)
         case "$ignore":
-            return lambda given: True
-    return lambda given: _equals(given, own)
+            return True
+        case "$equal":
+            return _fits(given, own, is_literal=True)
+    if isinstance(given, bool) or isinstance(wanted, bool):
+        return given is wanted
+    if isinstance(given, int | float) and isinstance(wanted, int | float):
+        return given == wanted
+    fits = partial(_fits, is_literal=is_literal)
+    if isinstance(given, list) and isinstance(wanted, list):
+        return len(given) == len(wanted) and all(map(fits, given, wanted))
+    if isinstance(given, dict) and isinstance(wanted, dict):
+        return given.keys() <= wanted.keys() and all(fits(given.get(key, ABSENT), own) for key, own in wanted.items())
+    return type(given) is type(wanted) and given == wanted
 
 
 def _is_of_type(given: object, name: str) -> bool:
@@ -329,33 +379,32 @@ def _is_of_type(given: object, name: str) -> bool:
     return isinstance(given, _TYPES[name])
 
 
-def _equals(given: object, wanted: object) -> bool:
-    """Tell whether two values are the same in JSON: 1 and 1.0 are, 1 and true are not. Order counts in lists."""
-    if isinstance(given, bool) or isinstance(wanted, bool):
-        return given is wanted
-    if isinstance(given, int | float) and isinstance(wanted, int | float):
-        return given == wanted
-    if isinstance(given, list) and isinstance(wanted, list | tuple):
-        return len(given) == len(wanted) and all(map(_equals, given, wanted))
-    if isinstance(given, dict) and isinstance(wanted, Mapping):
-        return given.keys() == wanted.keys() and all(_equals(given[key], wanted[key]) for key in given)
-    return type(given) is type(wanted) and given == wanted
-
-
 def _example(value: object) -> object:
-    """Return a right value, for an example. Raises ``ValueError`` where the target names none."""
-    matcher = _as_matcher(value)
-    if matcher is None:
-        return value
-    key, own = matcher
+    """Return a right value for an example, or ``ABSENT``. Raises ``ValueError`` if the target names none."""
+    key, own = _as_matcher(value)
     match key:
         case "$any_of":
             return _example(own[0])
-        case "$equal":
-            return own
         case "$type":
             raise ValueError(f"the target names the type {own} and no value to show; set prompt.fewshot.answer")
-    return ABSENT
+        case "$optional" | "$ignore":
+            return ABSENT
+        case "$equal":
+            return own
+    if isinstance(own, Mapping):
+        return _present(_example, own)
+    if not isinstance(own, list):
+        return own
+    items = list(map(_example, own))
+    if ABSENT in items:
+        raise ValueError("the target names no value to show for an item of a list; set prompt.fewshot.answer")
+    return items
+
+
+def _present(read: Callable[[object], object], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return what each value is read as, without those that are left out."""
+    found = {key: read(value) for key, value in values.items()}
+    return {key: value for key, value in found.items() if value is not ABSENT}
 
 
 # BFCL's ground truth, with lists of accepted values, in which "" says that the argument may be left out.
@@ -363,39 +412,43 @@ def _example(value: object) -> object:
 
 
 def _schemas(tools: str) -> dict[str, Mapping[str, Any]]:
-    found = {}
-    for tool in json.loads(tools) if tools else ():
-        function = tool["function"]
-        found[function["name"]] = function.get("parameters") or {}
-    return found
+    """Return the schema of each function's parameters, by its name."""
+    functions = [tool["function"] for tool in json.loads(tools)] if tools else []
+    return {function["name"]: function.get("parameters") or {} for function in functions}
 
 
-def _read_ground_truth(wanted: Sequence[object], schemas: Mapping[str, Mapping[str, Any]]) -> list[ExpectedCall]:
-    """Return the expected calls. Functions that ``schemas`` does not have leave the types of arguments unchecked."""
-    found = []
-    for one in wanted:
-        name, arguments = _name_and_arguments(one)
-        for key, accepted in arguments.items():
-            if not isinstance(accepted, list):
-                message = f"target: {name}.{key}: found {quote(accepted)}, expected a list of accepted values"
-                raise ValueError(f"{message}, as BFCL's ground truth has it")
-        schema = schemas.get(name)
-        properties = None if schema is None else schema.get("properties") or {}
-        required = () if schema is None else schema.get("required") or ()
-        accepts = {
-            key: _Accepted(
-                accepted,
-                None if properties is None else properties.get(key),
-                is_known=properties is None or key in properties,
-                is_required=key in required,
-            )
-            for key, accepted in arguments.items()
-        }
-        # A parameter that is required and not in the ground truth cannot be met: a call with it is not expected.
-        accepts |= {key: _Accepted([], None, is_required=True) for key in required if key not in arguments}
-        shown = {**{key: [] for key in accepts}, **arguments}
-        found.append(ExpectedCall(name, accepts, shown))
-    return found
+def _read_ground_truth(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None) -> ExpectedCall:
+    """Return the expected call; without its function's schema the types of arguments are not checked. Raises
+    ``ValueError``.
+    """
+    for key, accepted in arguments.items():
+        _check_accepted(accepted, f"{name}.{key}")
+    properties = None if schema is None else schema.get("properties") or {}
+    required = () if schema is None else schema.get("required") or ()
+    accepts = {
+        key: _Accepted(
+            accepted,
+            None if properties is None else properties.get(key),
+            is_known=properties is None or key in properties,
+            is_required=key in required,
+        )
+        for key, accepted in arguments.items()
+    }
+    # A parameter that is required and not in the ground truth cannot be met: a call with it is not expected.
+    accepts |= {key: _Accepted([], None, is_required=True) for key in required if key not in arguments}
+    shown = {key: _shown_accepted(accepted) for key, accepted in arguments.items()}
+    return ExpectedCall(name, accepts, {**dict.fromkeys(accepts, "none of the ground truth"), **shown})
+
+
+def _check_accepted(accepted: object, where: str) -> None:
+    """Raise ``ValueError`` for what is no list of accepted values, also for a key of an object among the values."""
+    if not isinstance(accepted, list):
+        message = f"target: {where}: found {quote(accepted)}, expected a list of accepted values"
+        raise ValueError(f"{message}, as BFCL's ground truth has it")
+    for value in accepted:
+        for one in value if isinstance(value, list) else [value]:
+            for key, own in one.items() if isinstance(one, Mapping) else ():
+                _check_accepted(own, f"{where}.{key}")
 
 
 _CLASSES: Mapping[str, type[Any]] = {
@@ -444,7 +497,8 @@ class _Accepted:
             return _plain(given) in [_plain(one) for one in self.values if isinstance(one, str)]
         if wanted is list:
             # "" stands for an empty list, too: it is a list of no characters.
-            return [_plain(one) for one in given] in [[_plain(part) for part in one] for one in self.values]
+            lists = [one for one in self.values if isinstance(one, list | str)]
+            return [_plain(one) for one in given] in [[_plain(part) for part in one] for one in lists]
         return given in self.values
 
     def _has_right_items(self, given: Sequence[object], wanted: type) -> bool:
@@ -491,17 +545,15 @@ def _are_right_objects(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return all(isinstance(one, Mapping) and _is_right_object(one, own) for one, own in zip(given, wanted, strict=True))
 
 
-def _first_accepted(values: object) -> object:
+def _first_accepted(values: Any) -> object:
     """Return the first accepted value of an argument; ``ABSENT`` if it can only be left out."""
-    assert isinstance(values, list)
     return next((_value_of(one) for one in values if one != ""), ABSENT)
 
 
 def _value_of(accepted: Any) -> Any:
     """Return an accepted value with the first of the values that its keys may have."""
     if isinstance(accepted, dict):
-        values = {key: _first_accepted(own) for key, own in accepted.items()}
-        return {key: value for key, value in values.items() if value is not ABSENT}
+        return _present(_first_accepted, accepted)
     return [_value_of(one) for one in accepted] if isinstance(accepted, list) else accepted
 
 
@@ -509,19 +561,27 @@ def _value_of(accepted: Any) -> Any:
 
 
 def _as_text(value: object) -> str:
-    matcher = None
-    with suppress(ValueError):  # a plain value of BFCL's, whose keys may begin with $
-        matcher = _as_matcher(value)
-    if matcher is not None and matcher[0] == "$any_of":
-        return f"one of {_as_text(matcher[1])}"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
 
 
-def _arguments_shown(call: ExpectedCall) -> str:
-    return ", ".join(_parts(call))
+def _shown_value(value: object) -> str:
+    """Return what the target asks for, in words if a matcher does: ``one of [1, 2] or nothing``."""
+    key, own = _as_matcher(value)
+    match key:
+        case "$any_of":
+            return f"one of {_as_text(own)}"
+        case "$type":
+            return f"a value of type {own}"
+        case "$optional":
+            return f"{_shown_value(own)} or nothing"
+        case "$ignore":
+            return "anything"
+    return _as_text(own)
 
 
-def _parts(call: ExpectedCall) -> Iterator[str]:
-    for name, value in call.shown.items():
-        yield f"{name}={_as_text(value)}"
+def _shown_accepted(values: Sequence[object]) -> str:
+    """Return the accepted values of a ground truth in the same words."""
+    others = [value for value in values if value != ""]
+    shown = _as_text(others[0]) if len(others) == 1 else f"one of {_as_text(others)}"
+    return f"{shown} or nothing" if "" in values else shown

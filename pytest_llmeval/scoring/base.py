@@ -175,6 +175,11 @@ class PreparedSample:
     parts: tuple[PreparedSample, ...] = ()
     requests: tuple[Request, ...] = ()
 
+    @property
+    def tools(self) -> str:
+        """Return the functions that the model may call, as the sample's request has them; empty if there are none."""
+        return next((one.tools for one in self.requests if isinstance(one, GenerateRequest)), "")
+
 
 # Scorers outside of this package import it by its earlier name.
 Presented = PreparedSample

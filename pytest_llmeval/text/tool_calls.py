@@ -20,11 +20,13 @@ __all__ = ["calls_as_json", "calls_in_text", "described_calls", "read_tool_calls
 
 _R = TypeVar("_R")
 
-MAX_CHARACTERS = 200_000
+_MOST_CHARACTERS = 200_000
 """A longer text holds no calls: no model writes so many."""
 _MOST_OF_PYTHON = 50_000
 """The most characters that Python's parser reads, which needs much memory for each."""
 _MOST_LEVELS = 50
+_MOST_BITS = 10_000
+"""The bits of the largest number in arguments: Python refuses to write one of more than 4,300 digits."""
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 """The names under which a call's arguments stand."""
 
@@ -53,11 +55,11 @@ def calls_in_text(text: str, tools: str = "") -> tuple[ToolCall, ...]:
     argument without a name is called.
     """
     text = text.strip()
-    if not text or len(text) > MAX_CHARACTERS:
+    if not text or len(text) > _MOST_CHARACTERS:
         return ()
     mark = _MARK.search(text)
     read = _without_mark if mark is None else _FORMATS[mark[0]]
-    return tuple(map(_usable, read(text if mark is None else text[mark.start() :], tools)))
+    return tuple(map(_read_call, read(text if mark is None else text[mark.start() :], tools)))
 
 
 _MARK = re.compile(r"<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|✿FUNCTION✿")
@@ -166,7 +168,7 @@ def _unfenced(text: str) -> str:
 def _json_calls(text: str) -> list[ToolCall]:
     """Return the calls of a text that consists of JSON objects, a list of them or several behind each other.
 
-    None if it is anything else, or an object has not both a name and arguments: then it is an answer in JSON.
+    An empty list if it is anything else, or if an object has not both a name and arguments: it is an answer in JSON.
     """
     values: list[JSON] = []
     place = 0
@@ -195,10 +197,10 @@ _LIST_OF_CALLS = re.compile(r"\[\s*[^\W\d][\w.]*\(")
 
 
 def _python_calls(text: str, tools: str) -> list[ToolCall]:
-    """Return the calls of a list of Python's, ``[f(a=1), g()]``; none if it is anything else, or empty."""
+    """Return the calls that Python code lists, ``[f(a=1), g()]``; an empty list if the text is anything else."""
     try:
         return _calls_of_list(_python_tree(text), tools)
-    except RecursionError:
+    except (RecursionError, ValueError):  # of a number with more digits than Python writes
         return []
 
 
@@ -239,7 +241,9 @@ def _literal(node: ast.expr) -> JSON:
             return number
         case ast.Name(id=name) if name in _JSON_NAMES:
             return _JSON_NAMES[name]
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as number)):
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as number)) if (
+            number != math.inf
+        ):
             return -number if isinstance(sign, ast.USub) else number
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return [_literal(part) for part in parts]
@@ -263,7 +267,7 @@ def _python_tree(text: str) -> ast.expr | None:
 
 
 def _python_value(text: str) -> JSON:
-    """Return what a text is as Python writes it, with single quotes: Hermes's own prompt shows calls so."""
+    """Return the dictionary that a text is in Python; None if it is none. Hermes's own prompt shows calls so."""
     tree = _python_tree(text)
     try:
         return _plain(ast.literal_eval(tree), 0) if isinstance(tree, ast.Dict) else None
@@ -280,7 +284,7 @@ def _dotted_name(node: ast.expr) -> str | None:
 
 
 def _calls_of(value: JSON, text: str) -> Iterator[ToolCall]:
-    """Yield the calls of what stands behind a mark, where anything is meant as a call."""
+    """Yield the calls of a value that stands behind a mark: anything there is meant as a call."""
     for one in value if isinstance(value, list) else [value]:
         inner = one.get("function") if isinstance(one, dict) else None
         own = inner if isinstance(inner, dict) else one
@@ -291,7 +295,7 @@ def _calls_of(value: JSON, text: str) -> Iterator[ToolCall]:
 
 
 def _call(name: str, arguments: JSON) -> ToolCall:
-    """Return a call whose arguments may be the text of JSON; no arguments at all are none."""
+    """Return a call of arguments that may be written as JSON text. Without any it has no arguments."""
     if arguments is None or arguments == "":
         return ToolCall(name=name, arguments={})
     if isinstance(arguments, str):
@@ -376,14 +380,6 @@ _FORMATS: Mapping[str, Callable[[str, str], Iterable[ToolCall]]] = {
 """The readers of texts, by the mark that the calls begin with."""
 
 
-def _usable(call: ToolCall) -> ToolCall:
-    """Return a call that a report can hold."""
-    try:
-        return _read_call(call)
-    except ValueError as error:
-        return ToolCall(name=encodable(call.name), text=str(error))
-
-
 # From the JSON of APIs, files and agents
 
 
@@ -411,27 +407,30 @@ _EXPECTED = "expected a list of calls: [{name: …, arguments: {…}}]"
 
 def _read_call(value: object) -> ToolCall:
     if isinstance(value, ToolCall):
-        return ToolCall(
-            name=encodable(value.name),
-            arguments=None if value.arguments is None else _object(value.arguments),
-            text=encodable(value.text),
-        )
+        if value.arguments is None:
+            return ToolCall(name=encodable(value.name), text=encodable(value.text))
+        return _held(value.name, value.arguments)
     inner = _part(value, "function")
     own = value if inner is None or isinstance(inner, str) else inner
     name = inner if isinstance(inner, str) else _part(own, "name")
     if not isinstance(name, str):
         raise ValueError(f"found {describe(as_builtin(value))}, {_EXPECTED}")
     arguments = next((found for key in _ARGUMENTS if (found := _part(own, key)) is not None), None)
-    if isinstance(arguments, Mapping):
-        return ToolCall(name=encodable(name), arguments=_object(arguments))
-    if arguments is not None and not isinstance(arguments, str):
-        arguments = json.dumps(_plain(arguments, 0), ensure_ascii=False)
-    call = _call(name, arguments)
-    return ToolCall(
-        name=encodable(call.name),
-        arguments=None if call.arguments is None else _object(call.arguments),
-        text=encodable(call.text),
-    )
+    if arguments is None or isinstance(arguments, str):
+        return _read_call(_call(name, arguments))
+    return _held(name, arguments)
+
+
+def _held(name: str, arguments: object) -> ToolCall:
+    """Return a call that a report can hold. Raise ``ValueError`` for what JSON cannot hold."""
+    name = encodable(name)
+    try:
+        plain = _plain(arguments, 0)
+    except _TooLargeError:  # a model wrote it, and so it is no one's error
+        return ToolCall(name=name, text=json.dumps(arguments, default=str))
+    if isinstance(plain, dict):
+        return ToolCall(name=name, arguments=plain)
+    return ToolCall(name=name, text=json.dumps(plain, ensure_ascii=False))
 
 
 def _part(value: object, name: str) -> Any:
@@ -445,18 +444,18 @@ def _part(value: object, name: str) -> Any:
         return None
 
 
-def _object(value: Mapping[Any, object]) -> dict[str, JSON]:
-    found = _plain(value, 0)
-    assert isinstance(found, dict)
-    return found
+class _TooLargeError(ValueError):
+    """JSON can hold the arguments, and a report should not."""
 
 
 def _plain(value: object, level: int) -> JSON:
     """Return a value as JSON has it, with texts that can be encoded. Raise ``ValueError`` for what JSON cannot hold."""
     value = as_builtin(value)
     if level > _MOST_LEVELS:
-        raise ValueError(f"found arguments that are nested more than {_MOST_LEVELS} deep")
-    if value is None or isinstance(value, bool | int):
+        raise _TooLargeError(f"found arguments that are nested more than {_MOST_LEVELS} deep")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise _TooLargeError(f"found {describe(value)} in the arguments of a call")
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, str):
         return encodable(value)

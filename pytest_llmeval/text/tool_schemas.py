@@ -29,7 +29,9 @@ _PARAMETERS = ("parameters", "input_schema")
 
 
 def tools_as_text(value: object) -> str:
-    """Return functions as the text of a JSON list, which a request has; empty for none. Raise as ``tool_schemas``."""
+    """Return functions as a request has them, the text of a JSON list; empty for none. Raise ``ValueError``, as
+    ``tool_schemas`` does.
+    """
     schemas = tool_schemas(value)
     return json.dumps(schemas, ensure_ascii=False) if schemas else ""
 
@@ -57,6 +59,10 @@ def tool_schemas(value: object) -> list[dict[str, Any]]:
     names = [entry["function"]["name"] for entry in found]
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         raise ValueError(f"found the function {quoted(twice)} twice")
+    try:
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # of NaN, or half a character
+        raise ValueError(f"the functions cannot be written as JSON: {error}") from None
     return found
 
 
@@ -84,10 +90,26 @@ def _schema(entry: object, place: int) -> dict[str, Any]:
     if parameters is not None:
         if not isinstance(parameters, Mapping):
             raise ValueError(f"{quoted(name)}: parameters: found {describe(parameters)}, expected a JSON Schema")
+        _check_properties(parameters, name)
         function["parameters"] = _as_json_schema(parameters, name, 0)
     if "strict" in own:
         function["strict"] = own["strict"]
     return {"type": "function", "function": function}
+
+
+def _check_properties(parameters: Mapping[Any, object], name: str) -> None:
+    """Raise ``ValueError`` if the parameters are not named as in a JSON Schema, each with a schema of its own."""
+    properties, required = parameters.get("properties"), parameters.get("required")
+    if properties is not None and not isinstance(properties, Mapping):
+        raise ValueError(f"{quoted(name)}: properties: found {describe(properties)}, expected a mapping of parameters")
+    for key, schema in (properties or {}).items():
+        if not isinstance(schema, Mapping):
+            found = f"{quoted(name)}: properties.{key}: found {describe(schema)}"
+            raise ValueError(f"{found}, expected a JSON Schema such as {{type: string}}")
+    if required is not None and not (
+        isinstance(required, list | tuple) and all(isinstance(one, str) for one in required)
+    ):
+        raise ValueError(f"{quoted(name)}: required: found {describe(required)}, expected a list of parameters' names")
 
 
 def _as_json_schema(schema: object, name: str, level: int) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.text.tool_schemas import tool_schemas
+
 TOOL = json.dumps(
     {
         "name": "weather",
@@ -68,9 +70,14 @@ def test_calls_are_scored_and_kept(project: pytest.Pytester, workers: tuple[str,
     records = run(project, f"--llm-model=python:models:{model}", *workers)
     assert {id_: record["status"] for id_, record in records.items()} == {"a": "correct", "b": "wrong", "c": "correct"}
     call = {"name": "weather", "arguments": {"city": "Paris"}}
-    assert records["a"]["details"] == {"tool_calls": [call]}
+    shown = {"tools": [tool["function"] for tool in tool_schemas(TOOL)]}
+    assert records["a"]["details"] == {**shown, "tool_calls": [call]}
     assert records["a"]["answer"] == records["a"]["target"] == 'weather(city="Paris")'
-    assert records["b"]["details"] == {"tool_calls": [call], "problem": 'weather: city is "Paris", expected "Rome"'}
+    assert records["b"]["details"] == {
+        **shown,
+        "tool_calls": [call],
+        "problem": 'weather: city is "Paris", expected "Rome"',
+    }
     assert records["c"]["answer"] == records["c"]["target"] == "no call"
     assert records["c"]["not_measurable"] == {"accuracy_arguments": "no call is expected"}
 
@@ -87,6 +94,21 @@ def test_replies_are_scored_again_from_a_report_and_a_store(project: pytest.Pyte
     assert '"tool_calls":[{"name":"weather"' in lines
 
 
+def test_tools_and_what_is_wrong_are_shown(project: pytest.Pytester) -> None:
+    (function,) = [tool["function"] for tool in tool_schemas(TOOL)]
+    result = project.runpytest_inprocess("s.yaml::a", "--llm-show-prompts")
+    result.stdout.fnmatch_lines([f"<tools> {json.dumps(function)}".replace("[", "[[]"), "<user> Weather in Paris?"])
+    result = project.runpytest_inprocess("s.yaml", "--llm-model=python:models:called", "--llm-show-wrong=1")
+    result.stdout.fnmatch_lines(
+        [
+            "*answer: weather(city=*Paris*)",
+            "*expected: weather(city=*Rome*)",
+            '*problem: weather: city is "Paris", expected *',
+        ]
+    )
+    result.stdout.no_fnmatch_line("*output:*")  # a reply of calls alone has no text
+
+
 def test_calls_from_a_file_of_replies(project: pytest.Pytester) -> None:
     rows = [
         {"id": "a", "tool_calls": [{"name": "weather", "arguments": {"city": "Paris"}}]},
@@ -94,8 +116,13 @@ def test_calls_from_a_file_of_replies(project: pytest.Pytester) -> None:
         {"id": "c", "response": "Hello", "tool_calls": []},
     ]
     (project.path / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    records = run(project, "--llm-model=replay:replies.jsonl")
-    assert {record["status"] for record in records.values()} == {"correct"}
+    (project.path / "replies.csv").write_text(
+        'id,response,tool_calls\na,,"[{""name"": ""weather"", ""arguments"": {""city"": ""Paris""}}]"\n'
+        "b,\"[weather(city='Rome')]\",\nc,Hello,[]\n"  # an empty cell does not say that there are no calls
+    )
+    for file in ("replies.jsonl", "replies.csv"):
+        records = run(project, f"--llm-model=replay:{file}")
+        assert {record["status"] for record in records.values()} == {"correct"}
 
 
 def test_tools_of_a_file_and_of_a_column(project: pytest.Pytester) -> None:
@@ -133,6 +160,7 @@ REFUSED = {
         "s.yaml:4: prompt.tools: only a chat has tools; add prompt.chat: true",
     ),
     "no tools": (SUITE.replace('"weather"', "3"), "s.yaml:4: prompt.tools: entry 1 has no name, expected a list of"),
+    "no JSON": (SUITE.replace('"string"', ".nan"), "s.yaml:4: prompt.tools: the functions cannot be written as JSON"),
     "no file": (SUITE.replace(f"[{TOOL}]", "t.json"), "s.yaml:4: prompt.tools: "),
     "no column": (
         SUITE.replace("  tools:", "  tools_column: tool\n  tools:"),
@@ -141,6 +169,12 @@ REFUSED = {
     "log-likelihoods": (
         SUITE.partition("score:")[0] + "score: choice\nsamples: [{question: q, choices: [a, b], target: a}]\n",
         "s.yaml:4: prompt.tools: choice compares log-likelihoods, and only replies have tools; remove them",
+    ),
+    "a target that is too deep": (
+        SUITE.replace("score: tool_calls\nsamples:", "score: tool_calls\ndataset: {path: deep.jsonl}").partition(
+            "\n- "
+        )[0],
+        "deep.jsonl:1: sample '1': target: is nested more than 100 levels deep",
     ),
     "a target that is none": (SUITE.replace("target: []", "target: 3"), "s.yaml:9: sample 'c': the target is 3"),
     "a mapping for another scorer": (
@@ -153,9 +187,10 @@ REFUSED = {
 @pytest.mark.parametrize(("suite", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_suite_is_refused_in_one_line(project: pytest.Pytester, suite: str, message: str) -> None:
     (project.path / "s.yaml").write_text(suite)
+    (project.path / "deep.jsonl").write_text(f'{{"question": "q", "target": [{{"f": {"[" * 200}{"]" * 200}}}]}}\n')
     result = project.runpytest_inprocess("-p", "no:xdist", "s.yaml", "--llm-model=python:models:called")
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    lines = [line for line in result.outlines if line.startswith("s.yaml:")]
+    lines = [line for line in result.outlines if line.startswith(("s.yaml:", "deep.jsonl:"))]
     assert len(lines) == 1
     assert lines[0].startswith(message)
 

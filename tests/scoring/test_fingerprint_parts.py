@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from pytest_llmeval.evaluation.evaluation import Evaluation
+from pytest_llmeval.evaluation.fingerprints import sample_fingerprint
+from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.suites.loading.loader import load_suite
+from pytest_llmeval.types import GenerateRequest
+from tests.scoring.helpers import a_sample
 
 ROWS = [{"ask": f"Word {place}?", "options": ["a", "b"], "answer": place % 2, "note": "x"} for place in range(12)]
 SHOTS = [{"ask": f"Shot {place}?", "options": ["a", "b"], "answer": 0, "note": "y"} for place in range(4)]
@@ -127,6 +132,21 @@ def test_sampling_is_of_the_prompt_where_it_decides_replies(tmp_path: Path, sett
     other, after = parts_of(tmp_path, {**number, ("generate",): setting})
     assert suite != other
     assert {name for name in before if before[name] != after[name]} == {"prompt"}
+
+
+def test_a_request_without_what_came_later_has_the_fingerprint_that_it_had() -> None:
+    """The fingerprints of all but the last were made before requests had tools."""
+    plain, tags = GenerateRequest("q", max_tokens=8, stop=("\n",)), (("<a>", "</a>"),)
+    every = replace(plain, json_schema="{}", reasoning=tags, temperature=1.0, top_k=5, repetition_penalty=1.2)
+    expected = {
+        plain: "b07fddb255cff4ad",
+        replace(plain, json_schema="{}"): "d3d63b0885b97f60",
+        replace(plain, reasoning=tags): "c001df1f1af27358",
+        every: "d66faa7b9ddc873d",
+        replace(plain, tools="[]"): "1d0a6f957a036309",
+    }
+    for request, fingerprint in expected.items():
+        assert sample_fingerprint("x", PreparedSample(sample=a_sample(), requests=(request,)))[:16] == fingerprint
 
 
 def test_answers_of_a_second_file_are_the_same_questions(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def _of_rows(rows: Sequence[Row], arguments: ReplayArguments) -> Iterator[Record
             contexts=_read_column(row, arguments, "contexts", context_texts),
             documents=_read_column(row, arguments, "documents", found_documents),
             reasonings=_read_column(row, arguments, "reasoning", _reasoning),
-            tool_calls=_read_column(row, arguments, "tool_calls", read_tool_calls),
+            tool_calls=_read_calls(row, arguments),
             truncated=truncated(_value(row.columns, arguments.finish_reason)),
         )
 
@@ -294,6 +294,12 @@ def _read_column(row: Row, arguments: ReplayArguments, name: str, read: Callable
         if name not in arguments.given:
             return ()
         raise ReplyProblem(f"{row.place}: {name}: {error}") from None
+
+
+def _read_calls(row: Row, arguments: ReplayArguments) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return the calls that a row has apart from its text; an empty cell of a CSV says nothing of them."""
+    is_said = _value(row.columns, arguments.tool_calls) != ""
+    return _read_column(row, arguments, "tool_calls", read_tool_calls) if is_said else ()
 
 
 def _reasoning(value: object) -> str:

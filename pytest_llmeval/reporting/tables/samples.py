@@ -152,6 +152,8 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         yield "question", record.question
     if prompt and record.prompt is not None:
         yield "prompt", as_text(record.prompt)
+    if prompt and (tools := _tools(record, whole=whole)):
+        yield "tools", tools
     if options and (lines := option_texts(record, limit=None if whole else _MAX_OPTION)):
         yield "choices", ("\n" if whole else " | ").join(lines)
     replies = list(_replies(record)) if whole else []
@@ -160,12 +162,16 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     yield from _steps(record, whole=whole)
     if record.reasoning and not replies:
         yield "reasoning", record.reasoning
-    if record.output is not None and not replies and (record.output or not isinstance(found, list)):
+    calls = record.details.get("tool_calls")  # a reply may consist of calls alone, which are its answer
+    is_text = record.output or not (isinstance(found, list) or calls)
+    if record.output is not None and not replies and is_text:
         yield "output", record.output
     if record.answer is not None:
         yield "answer", record.answer
     if record.target is not None and record.target != []:
         yield "expected", as_text(record.target)
+    if isinstance(problem := record.details.get("problem"), str):
+        yield "problem", problem
     yield from _relevant(record)
     if whole:
         yield from _found(record)
@@ -181,6 +187,15 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         who = " ".join(str(one[key]) for key in ("role", "name") if key in one)
         what = ", ".join(f"{key} {one[key]}" for key in ("model", "system_fingerprint") if key in one)
         yield "answered by", f"{what} in the place of {who}"
+
+
+def _tools(record: Record, *, whole: bool) -> str:
+    """Return the functions that the model could call: each as JSON on a line, or their names."""
+    found = record.details.get("tools")
+    functions = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    if whole:
+        return "\n".join(map(as_text, functions))
+    return ", ".join(str(one.get("name")) for one in functions)
 
 
 def _replies(record: Record) -> Iterator[tuple[str, str]]:

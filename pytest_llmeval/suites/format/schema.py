@@ -192,10 +192,11 @@ class FewshotSpec(RowsSpec):
 
 
 def _tools(value: object) -> object:
+    """Return functions in the form of OpenAI's API, or the name of a file; None for an empty list."""
     if value is None or (isinstance(value, str) and value.strip() and not value.lstrip().startswith(("[", "{"))):
         return value
     try:
-        return tuple(tool_schemas(value))
+        return tuple(tool_schemas(value)) or None
     except ValueError as error:
         raise refuse_here(str(error)) from None
 

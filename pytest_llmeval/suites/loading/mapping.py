@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pytest_llmeval.data.rows import NoColumnError, Row, column_value
+from pytest_llmeval.data.yaml_reader import MAX_DEPTH
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.templates.templates import TemplateError, Templates, is_template
@@ -309,15 +310,17 @@ class _Checked:
             raise self.error(f"{name}: {error}") from None
         return found if isinstance(found, list) else text  # type: ignore[return-value]
 
-    def target(self, value: JSON, name: str = "target") -> JSON:
+    def target(self, value: JSON, name: str = "target", level: int = 0) -> JSON:
         if isinstance(value, str):
             return self.usable(name, value)
         if isinstance(value, float) and not -float("inf") < value < float("inf"):
             raise self.error(f"{name}: found {describe(value)}, expected a finite number")
+        if level > MAX_DEPTH:
+            raise self.error(f"target: is nested more than {MAX_DEPTH} levels deep; flatten it")
         if isinstance(value, list | tuple):
-            return [self.target(item, f"{name}.{position}") for position, item in enumerate(value)]
+            return [self.target(item, f"{name}.{position}", level + 1) for position, item in enumerate(value)]
         if self.has_calls and isinstance(value, dict):
-            return {str(key): self.target(own, f"{name}.{key}") for key, own in value.items()}
+            return {str(key): self.target(own, f"{name}.{key}", level + 1) for key, own in value.items()}
         if value is not None and not isinstance(value, bool | int | float):
             raise self.error(f"{name}: found {describe(value)}, expected text, a number, a bool or a list of those")
         return value
