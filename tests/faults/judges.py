@@ -357,6 +357,24 @@ _SCORERS: Mapping[str, Sequence[Judge]] = {
         _texts("meteor", synonyms=False),
         _texts("meteor", synonyms=False, tokenize="whitespace", stem=False, beta=0.0),
     ),
+    "retrieval": (
+        Judge(
+            name="retrieval",
+            suite={"score": "retrieval"},
+            sample={"qrels": {"Qaanaaq": 1}},
+            right="",
+            tells_right=False,
+        ),
+    ),
+    "tool_calls": (
+        Judge(
+            name="tool_calls",
+            suite={"score": "tool_calls"},
+            sample={"target": [{"find": {"city": "Qaanaaq"}}]},
+            right='<tool_call>{"name": "find", "arguments": {"city": "Qaanaaq"}}</tool_call>',
+            triggers=("<tool_call>", '{"name": "find", ', "[TOOL_CALLS]", "[find(", "<function=", "✿FUNCTION✿"),
+        ),
+    ),
     "several": (
         Judge(
             name="several",
