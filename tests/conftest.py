@@ -68,12 +68,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _TWO_WORKERS = ("-n2",)
-# Where results, statuses, models or gates cross from workers to the session: there each test with ``workers`` runs both
-# ways by default, elsewhere the first of each module. The others with -n2 are in the slow tier.
+# Where results, statuses or models cross from workers to the session: there each test with ``workers`` runs both ways
+# by default, elsewhere in tests/plugin the first of each module. The others with -n2 are in the slow tier: gates, for
+# one, are decided by the session itself, on records that it has from its workers as from itself.
 _CROSSING = frozenset(
     {
-        *("test_baseline", "test_chunks", "test_gates", "test_record", "test_report", "test_several_models"),
-        *("test_shards", "test_statuses", "test_stopped", "test_wrong_answers", "test_xdist"),
+        *("test_chunks", "test_record", "test_report", "test_shards", "test_statuses", "test_stopped"),
+        *("test_wrong_answers", "test_xdist"),
     }
 )
 
@@ -97,7 +98,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
             item.add_marker(pytest.mark.slow)
         call = getattr(item, "callspec", None)
         if call is not None and call.params.get("workers") == _TWO_WORKERS:
-            if item.path in in_default and item.path.stem not in _CROSSING:
+            is_first = item.path not in in_default and item.path.is_relative_to(_TESTS / "plugin")
+            if not is_first and item.path.stem not in _CROSSING:
                 item.add_marker(pytest.mark.slow)
             elif not item.get_closest_marker("slow"):
                 in_default.add(item.path)

@@ -85,19 +85,25 @@ def test_collecting_starts_no_workers(project: pytest.Pytester) -> None:
 def test_most_sessions_with_two_workers_are_slow(
     llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both ways where data crosses from workers (``test_gates`` is such a module); elsewhere the first of a module."""
+    """Both ways where data crosses from workers (``test_record`` is such a module); elsewhere among the tests of the
+    plugin the first of a module.
+    """
     monkeypatch.setattr("tests.conftest._TESTS", llm_pytester.path)
     llm_pytester.makeini(_PROJECT)
     hooks = "pytest_cmdline_main, pytest_collection_modifyitems, workers"
     llm_pytester.makeconftest(f"from tests.conftest import {hooks}")
     source = "def test_one(workers): pass\ndef test_two(workers): pass\ndef test_plain(): pass\n"
-    llm_pytester.makepyfile(test_gates=source, test_other=source)
-    result = llm_pytester.runpytest("-n0", "-rA", "test_gates.py", "test_other.py")
+    files = ("plugin/test_record.py", "plugin/test_other.py", "servers/test_third.py")
+    for name in files:
+        (llm_pytester.path / name).parent.mkdir(exist_ok=True)
+        (llm_pytester.path / name).write_text(source)
+    result = llm_pytester.runpytest("-n0", "-rA", *files)
     passed = {line.partition(" ")[2] for line in result.outlines if line.startswith("PASSED ")}
     both = {f"test_{name}[{way}]" for name in ("one", "two") for way in ("one-process", "n2")} | {"test_plain"}
     assert passed == {
-        *(f"test_gates.py::{name}" for name in both),
-        *(f"test_other.py::{name}" for name in both - {"test_two[n2]"}),
+        *(f"{files[0]}::{name}" for name in both),
+        *(f"{files[1]}::{name}" for name in both - {"test_two[n2]"}),
+        *(f"{files[2]}::{name}" for name in both - {"test_one[n2]", "test_two[n2]"}),
     }
 
 
