@@ -141,6 +141,7 @@ def test_the_scorer_in_python(llm_pytester: pytest.Pytester) -> None:
     llm_pytester.runpytest_subprocess("s.yaml").stdout.fnmatch_lines(["s*1  1.000*"])
 
 
+@pytest.mark.slow
 def test_what_the_security_page_says_runs_none_of_a_pull_requests_code(tmp_path: Path) -> None:
     """The branch has no ini file of its own, so that pytest looks for one in the folders above."""
     page = REPOSITORY / "docs" / "security.md"

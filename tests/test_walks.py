@@ -91,11 +91,13 @@ def test_the_tutorial(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_judged_answers(tmp_path: Path) -> None:
     (failed,) = follow(docs_page("judge_answers.md"), tmp_path)
     assert failed.endswith("--llm-gate 'support: ci_low(judge.kappa) >= 0.6'")
 
 
+@pytest.mark.slow
 def test_the_beginning_of_retrieval(tmp_path: Path) -> None:
     assert follow(docs_page("retrieval.md").partition("\nThe rankings can also come")[0], tmp_path) == []
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.compare_reports import NUM_CATEGORIES, measure, report_of
 
 
+@pytest.mark.slow
 def test_a_small_comparison_is_measured() -> None:
     found = measure(200, runs=1)
     assert found["samples"] == 200

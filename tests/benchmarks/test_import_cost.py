@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.import_cost import BY_STATEMENT, install, read_import_times, run
 
 LOG = """\
@@ -31,6 +33,7 @@ def test_outermost_imports_are_added_up() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_copy_is_what_pytest_loads(tmp_path: Path) -> None:
     site, project = tmp_path / "site", tmp_path / "project"
     install(site)

@@ -28,6 +28,7 @@ def test_each_row_draws_and_covers() -> None:
         assert cell.num_without <= 16, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["10 clusters, share 0.95", "10 clusters, lognormal, sigma 1 values"])
 def test_few_clusters_of_skewed_values(what: str) -> None:
     """Clusters of which one is far from the others: without their own rules 90% and 91% are covered."""

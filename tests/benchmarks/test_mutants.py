@@ -50,6 +50,7 @@ def test_every_mutant_is_one_change_that_compiles() -> None:
     }
 
 
+@pytest.mark.slow
 def test_areas_name_modules_and_tests_that_exist() -> None:
     for area, (patterns, tests) in mutants.AREAS.items():
         for pattern in patterns:

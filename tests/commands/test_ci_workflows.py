@@ -240,10 +240,8 @@ class Checkout:
         return Path(self._variables["GITHUB_STEP_SUMMARY"]).read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [pytest.param(["-p", "no:xdist"], id="one-process"), pytest.param(["-n2"], id="n2", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n2"]], ids=["one-process", "n2"])
 def test_from_the_first_run_to_a_baseline_that_a_pull_request_renews(
     tmp_path: Path, github: dict[Any, Any], workers: list[str]
 ) -> None:

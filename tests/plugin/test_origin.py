@@ -117,6 +117,7 @@ def test_a_git_that_does_not_answer_is_no_error(
     assert find_origin(tmp_path, {"team": "a"}, {}) == ReportOrigin(labels={"team": "a"})
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_too_large_to_look_through_has_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "git").write_text(f'#!/bin/sh\ncase "$*" in *status*) exec sleep 60;; *) echo {COMMIT};; esac\n')
     (tmp_path / "git").chmod(0o755)

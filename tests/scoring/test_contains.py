@@ -56,6 +56,7 @@ def test_a_target_that_every_reply_holds_is_refused(target: str, message: str) -
         scorer.present(a_sample(target))
 
 
+@pytest.mark.slow
 def test_a_removal_without_end_leaves_the_sample_unscored() -> None:
     settings = ContainsSettings(normalize=(Remove(remove="(?:a|aa)+[bc]$"),))
     assert judge_reply(settings, "x", "a" * 200).status == "unscored"

@@ -58,11 +58,11 @@ def running(process: MathProcess) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("comparison", "bomb"),
     [
-        ("math_verify", "9^{9^{9^9}}"),
+        pytest.param("math_verify", "9^{9^{9^9}}", marks=pytest.mark.slow),
         pytest.param("math_verify", r"\sum_{n=1}^{10^{12}} \frac{1}{n^3+n!}", marks=pytest.mark.slow),
         pytest.param("math_verify", "((9!)!)!", marks=pytest.mark.slow),
         pytest.param("math_verify", "{" * 4000 + "1" + "}" * 4000, marks=pytest.mark.slow),
-        ("searched", r"So \boxed{10^{10^9}+1}"),
+        pytest.param("searched", r"So \boxed{10^{10^9}+1}", marks=pytest.mark.slow),
         ("minerva", r"\binom{10^{9}}{10^8}"),
     ],
 )
@@ -248,7 +248,11 @@ def test_threads_wait_for_each_other(lasting: MathProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", ["", pytest.param("os._exit(0)", marks=pytest.mark.slow), "os.kill(os.getpid(), signal.SIGKILL)"]
+    "end",
+    [
+        *(pytest.param(end, marks=pytest.mark.slow) for end in ("", "os._exit(0)")),
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
 )
 @posix
 def test_the_process_ends_with_its_parent_and_runs_nothing_of_the_user(end: str, tmp_path: Path) -> None:
@@ -337,6 +341,7 @@ def _is_there(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @posix
 def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     program = """
@@ -365,6 +370,7 @@ def test_a_reply_that_takes_too_long_is_wrong_and_says_why() -> None:
     assert score.details == {"extracted_by": "boxed", "why": "it took longer than 0.5 s (score.math.timeout_s)"}
 
 
+@pytest.mark.slow
 @posix
 def test_a_target_that_takes_too_long_is_the_suites_mistake() -> None:
     score = judge_reply(MathSettings(timeout_s=0.5), "9^{9^{9^9}}", r"So \boxed{5}")

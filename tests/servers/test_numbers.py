@@ -59,7 +59,9 @@ def test_loglikelihoods_are_the_models_own(dialect: str, connect: Connect, demo:
     assert all(one == other for one, other in greedy)
 
 
-@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama-server", "generic"])
+@pytest.mark.parametrize(
+    "dialect", ["vllm", "generic", *(pytest.param(one, marks=pytest.mark.slow) for one in ("sglang", "llama-server"))]
+)
 def test_an_empty_context_is_the_models_own(dialect: str, connect: Connect, demo: Any) -> None:
     with StubServer(dialect) as stub:
         (found,) = connect(stub, f"tokenizer={DEMO}").loglikelihood([EMPTY])

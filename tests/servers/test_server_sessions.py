@@ -68,7 +68,6 @@ def demo_server() -> Iterator[StubServer]:
 
 
 @pytest.mark.forks_torch
-@pytest.mark.forks_torch
 def test_the_numbers_of_a_session_are_the_local_models_own(
     demo_server: StubServer, llm_pytester: pytest.Pytester, workers: list[str]
 ) -> None:
@@ -330,6 +329,7 @@ def test_nobody_listens(llm_pytester: pytest.Pytester) -> None:
         assert url in refusal(llm_pytester, url)
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_answer(llm_pytester: pytest.Pytester) -> None:
     with socket.socket() as full:  # its queue is full, and nothing takes from it
         full.bind(("127.0.0.1", 0))
