@@ -82,7 +82,10 @@ CHANGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("system", "generation", "filters"))) for name in CHANGES],
+)
 def test_what_changed_is_said_and_shown(project: pytest.Pytester, workers: list[str], change: str) -> None:
     keys, told, lines = CHANGES[change]
     assert run(project, SUITE, *workers, "--llm-report=base.json").ret == 0
@@ -271,8 +274,10 @@ def replayed(project: pytest.Pytester, suite: dict[str, Any], *arguments: str, f
     return f"exit {int(result.ret)}: {text_of(result)}"
 
 
-@pytest.mark.parametrize("file", ["r.jsonl", "base.json"])
-@pytest.mark.parametrize("change", ["template", "system", "generation", "examples"])
+@pytest.mark.parametrize("file", ["r.jsonl", pytest.param("base.json", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "change", ["template", "generation", *(pytest.param(one, marks=pytest.mark.slow) for one in ("system", "examples"))]
+)
 def test_replies_from_a_file_are_none_to_a_changed_prompt(project: pytest.Pytester, change: str, file: str) -> None:
     replayed(project, SUITE, "--llm-report=base.json")
     found = replayed(project, {**SUITE, **CHANGES[change][0]}, *QUESTIONS, file=file)

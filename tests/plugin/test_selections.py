@@ -72,7 +72,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+_SIBLINGS = ("mark", "deselect", "hook that says so")  # of ways that are tried by default
+
+
+@pytest.mark.parametrize("way", [pytest.param(one, marks=[pytest.mark.slow] * (one in _SIBLINGS)) for one in WAYS])
 def test_a_selection_is_told_and_is_no_baseline_of_the_whole(
     project: pytest.Pytester, workers: list[str], way: str
 ) -> None:

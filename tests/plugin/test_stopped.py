@@ -207,24 +207,24 @@ def test_a_killed_session_leaves_a_journal_of_each_reply(llm_pytester: pytest.Py
 
 
 @pytest.mark.parametrize("options", [NO_XDIST, ["-n2"]], ids=["one process", "workers"])
-def test_ctrl_c_again_makes_the_same_report(pytester: pytest.Pytester, options: list[str]) -> None:
+def test_ctrl_c_again_makes_the_same_report(llm_pytester: pytest.Pytester, options: list[str]) -> None:
     """A second one comes while pytest tells its plugins of the first."""
-    pytester.makeconftest(
+    llm_pytester.makeconftest(
         "import os\n\ndef pytest_keyboard_interrupt():\n"
         "    if 'PYTEST_XDIST_WORKER' not in os.environ:\n        raise KeyboardInterrupt\n"
     )
-    result = run(pytester, "ctrl_c", *options)
+    result = run(llm_pytester, "ctrl_c", *options)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["stopped early (interrupted*): these numbers cover only what had run"])
     result.stdout.no_fnmatch_line("*could not be scored*")
-    report = json.loads((pytester.path / "report.json").read_text())
+    report = json.loads((llm_pytester.path / "report.json").read_text())
     assert report["stopped"].startswith("interrupted")
     assert report["problems"] == []
     assert report["exit_code"] == pytest.ExitCode.INTERRUPTED
 
 
 @pytest.mark.parametrize("options", [NO_XDIST, [*NO_XDIST, "--full-trace"]], ids=["line", "trace"])
-def test_the_text_of_a_keyboard_interrupt_has_no_secrets(pytester: pytest.Pytester, options: list[str]) -> None:
-    result = run(pytester, "speaks", *options)
+def test_the_text_of_a_keyboard_interrupt_has_no_secrets(llm_pytester: pytest.Pytester, options: list[str]) -> None:
+    result = run(llm_pytester, "speaks", *options)
     result.stdout.fnmatch_lines(["*KeyboardInterrupt: password=[*][*][*] of 0 + 1 =*"])
     assert "Fq8Fq8zz" not in result.stdout.str() + result.stderr.str()

@@ -549,7 +549,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("keys", "variants"),
     [
         ("choices: [yes, no]\nscore: choice\n", "{a: {score: choice}, b: {score: {choice: {normalize: sum}}}}"),
-        ("choices: [yes, no]\nscore: choice\n", "{a: {score: choice}, b: {prompt.fewshot.count: 5}}"),
+        pytest.param(
+            "choices: [yes, no]\nscore: choice\n",
+            "{a: {score: choice}, b: {prompt.fewshot.count: 5}}",
+            marks=pytest.mark.slow,
+        ),
         ("score: exact\ngenerate: {max_tokens: 2}\n", "{a: {score: exact}, b: {generate.max_tokens: 3}}"),
     ],
 )

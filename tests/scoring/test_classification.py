@@ -91,6 +91,10 @@ def test_an_interval_is_near_scipys_bootstrap(name: str) -> None:
     average = name.removeprefix("f1_")
 
     def statistic(one: np.ndarray, other: np.ndarray) -> float:
+        if name == "f1_macro":  # sklearn takes a hundred times as long
+            both = [2 * np.sum((one == label) & (other == label)) for label in (0, 1)]
+            either = [np.sum(one == label) + np.sum(other == label) for label in (0, 1)]
+            return float(np.mean(np.divide(both, either)))
         return float(matthews_corrcoef(one, other) if name == "mcc" else f1_score(one, other, average=average))
 
     expected = stats.bootstrap(
