@@ -55,10 +55,20 @@ as 0."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a chat."""
+    """One turn of a chat.
 
-    role: Literal["system", "user", "assistant"]
+    ``tool_calls`` are the functions that a turn of the assistant asks for, as the text of a JSON list in the form of
+    OpenAI's API; empty for none. ``tool_call_id`` says which of them a tool's turn answers. ``name`` is who speaks:
+    the function, or one of several users. ``has_content`` is False where a turn with tool calls has null for its
+    ``content``, which is empty then: chat templates may tell it from an empty text.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: str = ""
+    tool_call_id: str = ""
+    name: str = ""
+    has_content: bool = True
 
 
 Prompt: TypeAlias = str | tuple[Message, ...]

@@ -36,6 +36,7 @@ from pytest_llmeval.suites.loading.suite import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
 from pytest_llmeval.templates.templates import TemplateError
 from pytest_llmeval.text.escaping import unusable_character
+from pytest_llmeval.text.messages import shown_turn
 from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
 from pytest_llmeval.text.tool_calls import calls_as_json
 from pytest_llmeval.text.tool_schemas import tools_as_text
@@ -79,7 +80,7 @@ class QuestionMemory:
     def has_room_for(self, question: PreparedSample) -> bool:
         """Tell whether the question may be kept; if so, its room is taken."""
         prompt = question.prompt
-        texts = [prompt] if isinstance(prompt, str) else [turn.content for turn in prompt]
+        texts = [prompt] if isinstance(prompt, str) else [turn.content + turn.tool_calls for turn in prompt]
         texts += {request.tools for request in question.requests if isinstance(request, GenerateRequest)}
         size = sum(map(sys.getsizeof, texts)) + _BYTES_BESIDE_PROMPT * (2 + len(question.requests))
         if size > self._num_free:
@@ -203,6 +204,8 @@ class Evaluation:
             )
         if self.suite.spec.prompt.has_tools:
             requests = self._with_tools(sample, requests)
+        if self.suite.spec.prompt.messages is not None and isinstance(prompt, tuple) and not sample.question:
+            presented = _with_question(presented, "\n\n".join(map(shown_turn, prompt)))
         return replace(presented, prompt=prompt, requests=requests)
 
     def _suite_tools(self) -> str:
@@ -247,6 +250,10 @@ class Evaluation:
             self._check_options_are_shown(presented, prompt)
         return prompt
 
+    @property
+    def _keys_of_prompt(self) -> Keys:
+        return "prompt", "template" if self.suite.spec.prompt.messages is None else "messages"
+
     def _delimiter(self, rendered: Prompt) -> str:
         """Return what stands between prompt and option: by default nothing under a chat template, as in lm-eval, unless
         the reply begins with a prefix that has no white space at its end.
@@ -266,7 +273,7 @@ class Evaluation:
                 message = (
                     f"does not show the option {choice!r}: write {{{{ lettered_choices }}}} where the options belong"
                 )
-                raise self.suite.error(message, presented.sample, ("prompt", "template"))
+                raise self.suite.error(message, presented.sample, self._keys_of_prompt)
         for label, choice in zip(presented.labels, presented.choices, strict=True) if is_shuffled else ():
             if f"{label}. {choice}" not in text and not re.search(rf"{label}\W{{1,9}}{re.escape(choice)}", text):
                 message = (
@@ -274,7 +281,7 @@ class Evaluation:
                     "{{ lettered_choices }} where they belong, with their texts as choices, or score: "
                     "{letter: {shuffle: false}}"
                 )
-                raise self.suite.error(message, presented.sample, ("prompt", "template"))
+                raise self.suite.error(message, presented.sample, self._keys_of_prompt)
 
     def score(self, question: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge the responses to the question's requests; where there are several replies, its details hold them, and
@@ -430,7 +437,7 @@ class Evaluation:
             shown.append(str(self.suite.error(f"{message}dataset.fields.response", keys=("human",))))
         if self._asks_the_same_of_all():
             message = f"all {len(self.suite.samples)} prompts are equal: the template uses no column"
-            shown.append(str(self.suite.error(message, keys=("prompt", "template"))))
+            shown.append(str(self.suite.error(message, keys=self._keys_of_prompt)))
         return shown
 
     def _asks_the_same_of_all(self) -> bool:
@@ -438,8 +445,11 @@ class Evaluation:
 
         Options to be scored make other requests, and so do a system text of columns and examples drawn for a sample.
         """
-        suite, template = self.suite, self.suite.spec.prompt.template
-        if template is None or suite.templates.names(template) or len(suite.samples) == 1 or suite.has_own_responses:
+        suite, prompt = self.suite, self.suite.spec.prompt
+        templates = [] if prompt.template is None else [prompt.template]
+        templates += [text for _, text in prompt.message_templates()]
+        has_columns = any(map(suite.templates.names, templates)) or any(one.column for one in prompt.messages or ())
+        if not templates or has_columns or len(suite.samples) == 1 or suite.has_own_responses:
             return False
         first = self.question(suite.samples[0]).requests
         return bool(first) and all(self.question(sample).requests == first for sample in suite.samples)
@@ -471,6 +481,12 @@ def deciding_reply(score: Score, responses: Sequence[Response]) -> GenerateRespo
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None
+
+
+def _with_question(presented: PreparedSample, question: str) -> PreparedSample:
+    """Return the sample with a question for judges and readers, which its data do not have."""
+    sample = replace(presented.sample, question=question)
+    return replace(presented, sample=sample, parts=tuple(_with_question(one, question) for one in presented.parts))
 
 
 def _without_delimiter(request: Request, delimiter: str) -> Request:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import fields
 from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -18,12 +18,14 @@ from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
 from pytest_llmeval.suites.format.schema import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
+from pytest_llmeval.text.messages import message_as_json
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     JSON,
     SPECIAL_SAMPLING,
     GenerateRequest,
     LoglikelihoodRollingRequest,
+    Message,
     Prompt,
     Request,
     Sample,
@@ -124,6 +126,10 @@ def asked_with(suite: Suite, tools: str = "") -> dict[str, JSON]:
     found: dict[str, JSON] = {}
     prompt = spec.prompt.model_dump(mode="json", exclude_defaults=True)
     fewshot = prompt.pop("fewshot", None)
+    if messages := prompt.get("messages"):
+        who = ", ".join(f"column {one['column']}" if "column" in one else one["role"] for one in messages)
+        has_templates = any("role" in one for one in messages)
+        prompt["messages"] = f"{who} ({_hash([json.dumps(messages)])[:8]})" if has_templates else who
     if tools:
         names = ", ".join(tool["function"]["name"] for tool in json.loads(tools))
         prompt["tools"] = f"{names} ({_hash([tools])[:8]})"
@@ -215,7 +221,13 @@ def _judged(presented: PreparedSample) -> list[object]:
     return [*own, presented.judged_with] if presented.judged_with else own
 
 
-_ENCODER = json.JSONEncoder(default=astuple)
+def _turn(message: Message) -> list[object]:
+    """Return a message as it was described before there were tools in conversations, with what it has of these."""
+    made = message_as_json(message)
+    return [made.pop("role"), made.pop("content"), *([made] if made else [])]
+
+
+_ENCODER = json.JSONEncoder(default=_turn)
 _VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyType(
     {kind: attrgetter(*(field.name for field in fields(kind))) for kind in get_args(Request)}
 )
@@ -227,7 +239,8 @@ def length_of(requests: Sequence[Request]) -> int:
     longest = 0
     for request in requests:
         prompt, *others = _VALUES_OF[type(request)](request)
-        read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) for turn in prompt)
+        turns = () if isinstance(prompt, str) else prompt
+        read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content + turn.tool_calls) for turn in turns)
         scored = len(others[0]) if others and isinstance(others[0], str) else 0
         longest = max(longest, read + scored)
     return longest

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pytest_llmeval.errors import ModelError
 from pytest_llmeval.inference.dispatch import kind_named, kind_of
+from pytest_llmeval.text.messages import message_as_json
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     IS_KNOWN,
@@ -68,7 +69,7 @@ def fingerprint_of(identity: ModelIdentity, *more: str) -> str:
 def _as_json(value: object) -> object:
     """Return a turn of a chat, or a number of numpy or torch, as JSON has it. Raise ``ModelError`` for others."""
     if isinstance(value, Message):
-        return {"role": value.role, "content": value.content}
+        return message_as_json(value)
     if (plain := as_builtin(value)) is value:
         raise ModelError(
             f"found a {type(value).__name__} in a request or in a model's identity, expected what JSON can hold: "

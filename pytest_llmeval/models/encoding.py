@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pytest_llmeval.errors import RequestError
+from pytest_llmeval.text.messages import template_messages
 from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import LoglikelihoodResponse, Prompt
 
@@ -63,10 +64,11 @@ class Tokenizer(Protocol):
     def decode(self, tokens: Any, /, **settings: Any) -> str:
         """Return the text of ``tokens``."""
 
-    def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> Any:
+    def apply_chat_template(self, conversation: list[dict[str, Any]], /, **settings: Any) -> Any:
         """Return the text of a chat."""
 
 
+_MOST_ROLES = 12
 NO_TOOLS = "the model's chat template has no tools; use a model that was tuned for them"
 
 
@@ -180,9 +182,9 @@ class Encoder:
         if not getattr(self._tokenizer, "chat_template", None):
             raise RequestError(
                 "the prompt is a chat and the model's tokenizer has no chat template; "
-                "set `prompt.chat: false` in the suite, or use a model that was tuned for chat"
+                "leave out prompt.chat (or prompt.messages), or use a model that was tuned for chat"
             )
-        turns = [{"role": message.role, "content": message.content} for message in prompt]
+        turns = template_messages(prompt)
         settings: dict[str, Any] = {}
         if tools:
             if not shows_tools(self._tokenizer.chat_template):
@@ -192,7 +194,7 @@ class Encoder:
         whole = self._continued(turns, begun, settings)
         return whole or self._rendered(turns, add_generation_prompt=True, **settings) + begun
 
-    def _continued(self, turns: list[dict[str, str]], begun: str, settings: Mapping[str, Any]) -> str:
+    def _continued(self, turns: list[dict[str, Any]], begun: str, settings: Mapping[str, Any]) -> str:
         """Return the chat with the turn that the assistant has begun, as lm-eval renders it; the empty text where
         nothing was begun or the template does not show it as it is.
 
@@ -210,11 +212,16 @@ class Encoder:
             return text
         return text + begun[len(kept) :] if text.endswith(kept) else ""
 
-    def _rendered(self, turns: list[dict[str, str]], **settings: Any) -> str:
+    def _rendered(self, turns: list[dict[str, Any]], **settings: Any) -> str:
         try:
             return str(self._tokenizer.apply_chat_template(turns, tokenize=False, **settings))
         except Exception as error:  # a template is the checkpoint's code: it raises what it likes
-            raise RequestError(f"the tokenizer's chat template refuses the prompt: {describe(error)}") from None
+            roles = ", ".join(turn["role"] for turn in turns[:_MOST_ROLES]) + (
+                ", …" if len(turns) > _MOST_ROLES else ""
+            )
+            raise RequestError(
+                f"the tokenizer's chat template refuses the prompt: {describe(error)} (its messages: {roles})"
+            ) from None
 
     _NOTHING_TO_SCORE = (
         "adds no token to its context, so there is nothing to score; put a space or a line break between the two"

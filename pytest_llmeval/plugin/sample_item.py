@@ -35,6 +35,7 @@ from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
+from pytest_llmeval.text.messages import message_as_json
 from pytest_llmeval.text.names import escape_id
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
@@ -444,7 +445,7 @@ def shown_prompt(prompt: Any, how: str) -> Any:
     """Return the prompt as ``--llm-report-prompts`` wants it in the report."""
     if how == "none":
         return None
-    shown = prompt if isinstance(prompt, str) else [{"role": turn.role, "content": turn.content} for turn in prompt]
+    shown = prompt if isinstance(prompt, str) else [message_as_json(turn) for turn in prompt]
     if how == "full":
         return shown
     text = shown if isinstance(shown, str) else json.dumps(shown)

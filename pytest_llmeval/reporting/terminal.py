@@ -17,6 +17,7 @@ from pytest_llmeval.reporting.writers.text_layout import columns_of, screen_widt
 from pytest_llmeval.reporting.writers.text_report import main_numbers, printed_lines, session_lines, summary_heading
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
+from pytest_llmeval.text.messages import shown_turn
 from pytest_llmeval.text.wording import time_text
 from pytest_llmeval.types import (
     EmbeddingRequest,
@@ -290,7 +291,7 @@ def prompt_lines(question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "
                     yield f"<tools> {printable(json.dumps(tool['function'], ensure_ascii=False))}"
             is_begun = context[-1].role == "assistant"
             for turn in context[: len(context) - is_begun]:
-                yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
+                yield from printable(shown_turn(turn), keep="\n").split("\n")
             begun = context[-1].content if is_begun else ""
             yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
     target = question.target
@@ -325,7 +326,7 @@ def judge_lines(
             prompt = request.prompt
             turns = (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
             for turn in turns:
-                yield from printable(f"<{turn.role}> {turn.content}", keep="\n").split("\n")
+                yield from printable(shown_turn(turn), keep="\n").split("\n")
 
 
 def _scored_part(request: LoglikelihoodRequest | GenerateRequest) -> str:

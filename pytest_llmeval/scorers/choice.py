@@ -148,7 +148,7 @@ class ChoiceScorer(OptionsScorer[ChoiceSettings]):
         prompt = suite.spec.prompt
         if self.settings.continuation is None:
             return None
-        if prompt.prefix and not prompt.chat:
+        if prompt.prefix and not prompt.is_chat:
             found = "found text, but with score.choice.continuation the prompt ends with an option; remove it"
             return found, ("prompt", "prefix")
         fewshot = prompt.fewshot

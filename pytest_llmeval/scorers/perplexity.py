@@ -91,8 +91,9 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
     def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
         """Refuse whatever of a prompt is not the text itself."""
         prompt = suite.spec.prompt
-        if prompt.chat:
-            return "found true; score: perplexity scores a text as it is, without a chat template", ("prompt", "chat")
+        if prompt.is_chat:
+            key, found = ("chat", "true") if prompt.chat else ("messages", "a conversation")
+            return f"found {found}; score: perplexity scores a text as it is, without a chat template", ("prompt", key)
         for key in ("system", "prefix"):
             if getattr(prompt, key):
                 return "found text, which score: perplexity would score too; remove it", ("prompt", key)

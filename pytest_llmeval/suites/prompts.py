@@ -7,19 +7,24 @@ The parts are put together as lm-eval 0.4.13 does it (``fewshot_context`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.errors import SuiteError
+from pytest_llmeval.suites.format.schema import MessageSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import RenderedExample, TemplateError
 from pytest_llmeval.text.escaping import unusable_character
-from pytest_llmeval.text.wording import Keys
+from pytest_llmeval.text.messages import check_turns, read_messages
+from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import Message, Prompt, Sample
 
 __all__ = ["render_prompt"]
 
 _FEWSHOT: Keys = ("prompt", "fewshot")
+_MESSAGES: Keys = ("prompt", "messages")
 
 
 def render_prompt(
@@ -36,15 +41,18 @@ def render_prompt(
     ``prompt.fewshot.delimiter``; before them stand the system text and ``system_delimiter``, behind them the prefix of
     the reply. With ``prompt.chat`` the system text is a message of its own, the prefix begins the assistant's turn, and
     the rest is the user's, or with ``multi_turn`` a turn of the user and one of the assistant for each example.
+    ``prompt.messages`` stand between the system text and the prefix in place of all others.
     Examples that are the same objects as before are not rendered again. Raises ``SuiteError`` for a template that fails
     or text that no model can read.
     """
     rendering = _Rendering(suite, sample, default_template)
     spec = suite.spec.prompt
     system = rendering.text(spec.system, variables, ("prompt", "system")) if spec.system else ""
+    prefix = rendering.text(spec.prefix, variables, ("prompt", "prefix")) if spec.prefix else ""
+    if spec.messages is not None:
+        return rendering.conversation(variables, system, prefix)
     examples = [rendering.example(*shot) for shot in shots]
     question = rendering.question(variables)
-    prefix = rendering.text(spec.prefix, variables, ("prompt", "prefix")) if spec.prefix else ""
     delimiter = spec.fewshot.delimiter if spec.fewshot is not None else "\n\n"
     if not spec.chat:
         text = delimiter.join([*_texts(examples), question + _before_reply(question, prefix, spec.delimiter) + prefix])
@@ -75,6 +83,66 @@ class _Rendering:
         if template is None:
             return self.text(self.default_template, variables, ("score",))
         return self.text(template, variables, ("prompt", "template"))
+
+    def conversation(self, variables: Mapping[str, object], system: str, prefix: str) -> tuple[Message, ...]:
+        messages: list[Message] = []
+        for place, spec in enumerate(self.suite.spec.prompt.messages or ()):
+            keys = (*_MESSAGES, place)
+            if spec.column is None:
+                given: object = [self._message(spec, variables, keys)]
+            else:
+                given = self._column(spec.column, variables)
+            try:
+                messages += read_messages(given)
+            except ValueError as error:
+                if spec.column is None:
+                    raise self._error(str(error).removeprefix("message 1: "), keys) from None
+                raise self._error(f"{spec.column}: {error}", _MESSAGES) from None
+        try:
+            check_turns(messages)
+        except ValueError as error:
+            raise self._error(str(error), _MESSAGES) from None
+        if system:
+            if messages[0].role == "system":
+                raise self._error("the messages begin with a system message of their own", ("prompt", "system"))
+            messages.insert(0, Message(role="system", content=system))
+        if prefix:
+            if messages[-1].role == "assistant":
+                raise self._error("the last message is the assistant's, and begins the reply", ("prompt", "prefix"))
+            messages.append(Message(role="assistant", content=prefix))
+        return tuple(messages)
+
+    def _column(self, column: str, variables: Mapping[str, object]) -> object:
+        try:
+            return column_value(variables, column)
+        except NoColumnError:
+            row = variables.get("row")
+            known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
+            raise self._error(f"there is no column {quoted(column)}{known}", _MESSAGES) from None
+
+    def _message(self, spec: MessageSpec, variables: Mapping[str, object], keys: Keys) -> dict[str, Any]:
+        """Return a message as data have it."""
+
+        def text(name: str) -> str | None:
+            source: str | None = getattr(spec, name)
+            return None if source is None else self.text(source, variables, (*keys, name))
+
+        made: dict[str, Any] = {name: text(name) for name in ("content", "tool_call_id", "name")}
+        return {
+            "role": spec.role,
+            **made,
+            "tool_calls": self._values(spec.tool_calls, variables, (*keys, "tool_calls")),
+        }
+
+    def _values(self, value: object, variables: Mapping[str, object], keys: Keys) -> Any:
+        """Return a value with its texts rendered; one that is a single expression becomes the expression's value."""
+        if isinstance(value, str):
+            return self._rendered(value, lambda source: self.suite.templates.value(source, variables), keys)
+        if isinstance(value, list | tuple):
+            return [self._values(own, variables, (*keys, place)) for place, own in enumerate(value)]
+        if isinstance(value, dict):
+            return {key: self._values(own, variables, (*keys, key)) for key, own in value.items()}
+        return value
 
     def example(self, variables: Mapping[str, object], answer: str) -> RenderedExample:
         memo = self.suite.templates.examples
@@ -110,14 +178,17 @@ class _Rendering:
     def text(self, source: str, values: Mapping[str, object], keys: Keys) -> str:
         if not source:
             return ""
-        try:
-            text = self.suite.templates.text(source, values)
-        except TemplateError as error:
-            default = "the scorer's default template, since there is no prompt.template: " if keys == ("score",) else ""
-            raise self._error(f"{default}{error}", keys) from None
+        text: str = self._rendered(source, lambda source: self.suite.templates.text(source, values), keys)
         if (problem := unusable_character(text)) is not None:
             raise self._error(f"the rendered text: {problem}", keys)
         return text
+
+    def _rendered(self, source: str, render: Callable[[str], Any], keys: Keys) -> Any:
+        try:
+            return render(source)
+        except TemplateError as error:
+            default = "the scorer's default template, since there is no prompt.template: " if keys == ("score",) else ""
+            raise self._error(f"{default}{error}", keys) from None
 
     def _error(self, message: str, keys: Keys) -> SuiteError:
         if self.example_variables is None:

@@ -138,12 +138,13 @@ def _as_json_schema(schema: object, name: str, level: int) -> Any:
 _USABLE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def short_names(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def short_names(tools: Iterable[Mapping[str, Any]], called: Iterable[str] = ()) -> dict[str, str]:
     """Map each name that APIs refuse (``math.sqrt``) to one that they take (``math_sqrt``), which no other tool has.
+    ``called`` are names of functions that the turns of a chat call.
 
     APIs take letters, digits, ``_`` and ``-``, and at most 64 of them.
     """
-    names = [str(tool["function"]["name"]) for tool in tools]
+    names = list(dict.fromkeys([*(str(tool["function"]["name"]) for tool in tools), *called]))
     taken = {name for name in names if _USABLE.fullmatch(name)}
     found: dict[str, str] = {}
     for name in names:

@@ -19,6 +19,7 @@ from pytest_llmeval.models.servers.connections import Reply, TimedReply
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair, seed_of
 from pytest_llmeval.models.servers.echoed_logprobs import is_greedy
 from pytest_llmeval.models.servers.loading import DIALECT_CLASSES
+from pytest_llmeval.text.messages import read_messages
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.text.tool_schemas import tools_as_text
 from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message, ToolCall
@@ -735,3 +736,88 @@ def test_a_response_format_of_the_users_own_stays() -> None:
 def test_requests_without_a_schema_have_no_response_format() -> None:
     _, client = generate("openai", chat_reply(content="{}"), GenerateRequest(CHAT))
     assert "response_format" not in client.bodies[0]
+
+
+CONVERSATION = read_messages(
+    [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "a", "name": "Ann"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "functions.f:0", "function": SQRT}, {"name": "f", "arguments": {}}],
+        },
+        {"role": "tool", "content": "1.4", "tool_call_id": "functions.f:0", "name": "math.sqrt"},
+        {"role": "tool", "content": ""},
+        {"role": "user", "content": "b"},
+    ]
+)
+CALLS = [
+    {"id": "functions.f:0", "type": "function", "function": SQRT},
+    {"type": "function", "function": {"name": "f", "arguments": "{}"}, "id": "call_2"},
+]
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "llama-server", "llama-cpp-python", "generic", "openai"])
+def test_conversations_of_servers_with_openai_s_chats(name: str) -> None:
+    """A call without an id gets one, and the result that names no call is that of the first call without a result."""
+    _, client = generate(name, chat_reply(content="a"), GenerateRequest(CONVERSATION))
+    sqrt = "math_sqrt" if name == "openai" else "math.sqrt"
+    first, second = CALLS
+    assert client.bodies[0]["messages"] == [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "a", "name": "Ann"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{**first, "function": {**SQRT, "name": sqrt}}, second],
+        },
+        {"role": "tool", "content": "1.4", "tool_call_id": "functions.f:0", "name": sqrt},
+        {"role": "tool", "content": "", "tool_call_id": "call_2"},
+        {"role": "user", "content": "b"},
+    ]
+
+
+def test_conversations_of_anthropic() -> None:
+    _, client = generate("anthropic", anthropic_reply({"type": "text", "text": "a"}), GenerateRequest(CONVERSATION))
+    assert client.bodies[0]["system"] == "s"
+    assert client.bodies[0]["messages"] == [
+        {"role": "user", "content": "a"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "functions_f_0", "name": "math_sqrt", "input": {"x": 2}},
+                {"type": "tool_use", "id": "call_2", "name": "f", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "functions_f_0", "content": "1.4"},
+                {"type": "tool_result", "tool_use_id": "call_2", "content": ""},
+            ],
+        },
+        {"role": "user", "content": "b"},
+    ]
+    calling = (*CONVERSATION[:2], replace(CONVERSATION[2], content="Let me see.", has_content=True), *CONVERSATION[3:])
+    _, client = generate("anthropic", anthropic_reply({"type": "text", "text": "a"}), GenerateRequest(calling))
+    assert client.bodies[0]["messages"][1]["content"][0] == {"type": "text", "text": "Let me see."}
+
+
+def test_conversations_of_ollama() -> None:
+    reply = {"message": {"content": "a"}, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 1}
+    _, client = generate("ollama", reply, GenerateRequest(CONVERSATION))
+    sent = client.bodies[0]["messages"]
+    assert sent[2:5] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "functions.f:0", "function": {"name": "math.sqrt", "arguments": {"x": 2}}},
+                {"id": "call_2", "function": {"name": "f", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "content": "1.4", "tool_call_id": "functions.f:0", "tool_name": "math.sqrt"},
+        {"role": "tool", "content": "", "tool_call_id": "call_2", "tool_name": "f"},
+    ]
+    assert [message["role"] for message in sent] == [turn.role for turn in CONVERSATION]

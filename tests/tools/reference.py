@@ -30,7 +30,7 @@ from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
-from pytest_llmeval.suites.format.schema import DatasetSpec, FewshotSpec, JoinSpec, PromptSpec, SuiteSpec
+from pytest_llmeval.suites.format.schema import DatasetSpec, FewshotSpec, JoinSpec, MessageSpec, PromptSpec, SuiteSpec
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 
@@ -44,6 +44,7 @@ _PARTS: Sequence[tuple[str, type[BaseModel]]] = (
     ("dataset.join", JoinSpec),
     ("prompt", PromptSpec),
     ("prompt.fewshot", FewshotSpec),
+    ("prompt.messages", MessageSpec),
     ("generate", GenerateSpec),
     ("epochs", EpochsSpec),
     ("primary_metric", PrimaryMetricSpec),
@@ -61,6 +62,7 @@ _TYPES: Mapping[str, str] = {
     "preset": "a [preset](#presets)",
     "reduce": "a reduction, or a list of them: `mean`, `first`, `any`, `all`, `mode`, `mode@k`, `pass@k`, `pass^k`",
     "normalize": "list of steps: ",
+    "messages": "a column, or a list of [messages](#promptmessages)",
     "reasoning": "true, false, or a list of names of tags and of pairs `[open, close]`",
 }
 """Types that the schema says at length."""

@@ -34,6 +34,7 @@ from pytest_llmeval.models.python.importing import (
 )
 from pytest_llmeval.models.reasoning import cut_at_stop
 from pytest_llmeval.text.documents import context_texts, found_documents
+from pytest_llmeval.text.messages import openai_messages
 from pytest_llmeval.text.redaction import describe as describe_error
 from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.text.tool_calls import read_tool_calls
@@ -534,11 +535,11 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__} of {describe_error(leaf)}{' and others' if count > 1 else ''}"
 
 
-def _as_given(prompt: Prompt) -> str | list[dict[str, str]]:
+def _as_given(prompt: Prompt) -> str | list[dict[str, Any]]:
     """Return a text as it is, a chat as libraries of chat models take it."""
     if isinstance(prompt, str):
         return prompt
-    return [{"role": turn.role, "content": turn.content} for turn in prompt]
+    return openai_messages(prompt)
 
 
 def _short(value: object) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
@@ -14,7 +16,6 @@ from pytest_llmeval.models.servers.dialect import (
     FoundServer,
     SentTools,
     Written,
-    as_messages,
     choose_model,
     count_in,
 )
@@ -49,12 +50,11 @@ class AnthropicDialect(Dialect):
         return FoundServer(model=self.model, models=(self.model,))
 
     async def write(self, client: Client, request: GenerateRequest) -> Written:
-        turns = as_messages(request.prompt)
-        system = "\n\n".join(
-            str(turn["content"]) for turn in turns if isinstance(turn, dict) and turn["role"] == "system"
-        )
+        tools = SentTools(request, short=True)
+        turns = tools.messages()
+        system = "\n\n".join(turn["content"] for turn in turns if turn["role"] == "system")
         fields: dict[str, JSON] = {
-            "messages": [turn for turn in turns if isinstance(turn, dict) and turn["role"] != "system"],
+            "messages": _messages(turns),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
         }
@@ -65,7 +65,6 @@ class AnthropicDialect(Dialect):
         fields |= self.sampling(request)
         if stop := [string for string in request.stop if string.strip()]:  # white space alone is refused
             fields["stop_sequences"] = list(stop)
-        tools = SentTools(request, short=True)
         if request.tools:
             fields["tools"] = [_as_tool(function) for function in tools.functions()]
         reply, seconds = await self.post(client, "/messages", fields)
@@ -91,6 +90,40 @@ class AnthropicDialect(Dialect):
             tool_calls=calls if request.tools else None,
             **served_by(reply),
         )
+
+
+def _messages(turns: Sequence[dict[str, Any]]) -> list[JSON]:
+    """Return turns as this API takes them: calls and their results are blocks, and results of one turn stand together.
+
+    It knows no names of speakers, and refuses blocks of text that are empty.
+    """
+    made: list[dict[str, Any]] = []
+    results: list[JSON] = []
+    for turn in turns:
+        if turn["role"] == "tool":
+            id_, text = _usable_id(turn.get("tool_call_id", "")), turn["content"]
+            if not results:
+                made.append({"role": "user", "content": results})
+            results.append({"type": "tool_result", "tool_use_id": id_, "content": text})
+            continue
+        results = []
+        if calls := turn.get("tool_calls"):
+            blocks: list[JSON] = [{"type": "text", "text": turn["content"]}] if turn["content"] else []
+            blocks += [_as_block(call) for call in calls]
+            made.append({"role": turn["role"], "content": blocks})
+        elif turn["role"] != "system":
+            made.append({"role": turn["role"], "content": turn["content"]})
+    return list(made)
+
+
+def _as_block(call: Mapping[str, Any]) -> JSON:
+    function = call["function"]
+    arguments = json.loads(function["arguments"])
+    return {"type": "tool_use", "id": _usable_id(call["id"]), "name": function["name"], "input": arguments}
+
+
+def _usable_id(id_: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", id_)
 
 
 def _as_tool(function: Mapping[str, Any]) -> dict[str, JSON]:

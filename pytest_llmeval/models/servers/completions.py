@@ -25,7 +25,6 @@ from pytest_llmeval.models.servers.dialect import (
     Sampled,
     SentTools,
     Written,
-    as_messages,
     checked_logprob,
     choose_model,
     count_in,
@@ -131,7 +130,7 @@ class CompletionsDialect(Dialect):
     async def write_chat(self, client: Client, request: GenerateRequest) -> Written:
         """Return a reply to a chat. One that ended inside of its reasoning has an empty text."""
         tools = SentTools(request, short=self.is_hosted)
-        fields = {"messages": as_messages(request.prompt), **self.settings(request), **self.chat_fields(request)}
+        fields = {"messages": tools.messages(), **self.settings(request), **self.chat_fields(request)}
         if request.tools:
             fields["tools"] = tools.openai()
         reply, seconds = await self.post_chat(client, "/chat/completions", fields, request)

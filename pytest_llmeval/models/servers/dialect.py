@@ -15,6 +15,7 @@ from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.reasoning import both_paid, opened_in, without_reasoning
 from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.text.messages import called_names, openai_messages
 from pytest_llmeval.text.reasoning import cut_behind_reasoning
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.text.tool_calls import read_tool_calls
@@ -27,7 +28,6 @@ from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,
     Message,
-    Prompt,
     ToolCall,
 )
 
@@ -44,7 +44,6 @@ __all__ = [
     "SentTools",
     "TextPair",
     "Written",
-    "as_messages",
     "checked_logprob",
     "choose_model",
     "count_in",
@@ -328,7 +327,7 @@ class Dialect(ABC):
         """Return the text of token ids, special tokens included; None if the server does not tell it."""
         return None
 
-    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+    async def render(self, client: Client, messages: Sequence[Mapping[str, Any]], *, is_begun: bool) -> str | None:
         """Return a chat by the server's own template, as text; None if it does not tell it. ``is_begun``: the last
         turn is the assistant's, to be continued.
         """
@@ -395,21 +394,21 @@ class Dialect(ABC):
 # Parts that several dialects use
 
 
-def as_messages(prompt: Prompt) -> list[JSON]:
-    """Return a chat's turns as APIs take them; a text is one turn of the user."""
-    turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
-    return [{"role": turn.role, "content": turn.content} for turn in turns]
-
-
 class SentTools:
-    """The tools of a request as an API takes them, and the calls of its reply as the suite names them.
+    """The turns and tools of a request as an API takes them, and the calls of its reply as the suite names them.
 
     Hosted APIs refuse names such as ``math.sqrt``, which get others there (``short``).
     """
 
     def __init__(self, request: GenerateRequest, *, short: bool) -> None:
         self._tools: list[Any] = json.loads(request.tools) if request.tools else []
-        self._names = short_names(self._tools) if short else {}
+        prompt = request.prompt
+        self._turns = prompt if isinstance(prompt, tuple) else (Message(role="user", content=prompt),)
+        self._names = short_names(self._tools, called_names(self._turns)) if short else {}
+
+    def messages(self) -> list[Any]:
+        """Return the turns in the form of OpenAI's API; a text is one turn of the user."""
+        return openai_messages(self._turns, self._names)
 
     def functions(self) -> list[Any]:
         """Return the functions, each with its name, and with a description and parameters if it has these."""

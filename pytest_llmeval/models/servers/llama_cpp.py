@@ -200,7 +200,7 @@ class LlamaServer(CompletionsDialect):
     async def detokenize(self, client: Client, tokens: Sequence[int]) -> str | None:
         return await text_at(client, "//detokenize", {"tokens": list(tokens)}, "content")
 
-    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+    async def render(self, client: Client, messages: Sequence[Mapping[str, Any]], *, is_begun: bool) -> str | None:
         body: dict[str, JSON] = {"messages": [dict(message) for message in messages]}
         return await text_at(client, "//apply-template", body, "prompt")
 

@@ -40,6 +40,7 @@ from pytest_llmeval.models.servers.server_checks import (
 )
 from pytest_llmeval.models.servers.vllm_sglang import VLLM, SGLang
 from pytest_llmeval.roles import ROLES, Role
+from pytest_llmeval.text.messages import openai_messages, read_messages
 from pytest_llmeval.text.redaction import model_error
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import IS_KNOWN, JSON, ModelIdentity
@@ -217,7 +218,7 @@ class ServerTokenizer:
         """Return the id of BOS alone; none if the server does not tell it."""
         return [] if self.bos_token_id is None else [self.bos_token_id]
 
-    def apply_chat_template(self, conversation: list[dict[str, str]], /, **settings: Any) -> str:
+    def apply_chat_template(self, conversation: list[dict[str, Any]], /, **settings: Any) -> str:
         """Return the text of a chat by the server's template."""
         if settings.get("tools"):
             raise RequestError(
@@ -225,7 +226,7 @@ class ServerTokenizer:
                 "the model's tokenizer (tokenizer=…), or leave out prompt.prefix"
             )
         is_begun = bool(settings.get("continue_final_message"))
-        messages: Sequence[Mapping[str, str]] = conversation
+        messages = openai_messages(read_messages(conversation))
         text = self._ask(lambda replica: replica.dialect.render(replica.client, messages, is_begun=is_begun))
         if not isinstance(text, str):
             raise RequestError(

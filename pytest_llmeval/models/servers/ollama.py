@@ -5,6 +5,7 @@ Its OpenAI interface wraps every text into the model's template, and cuts what d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +18,6 @@ from pytest_llmeval.models.servers.dialect import (
     JSONWay,
     SentTools,
     Written,
-    as_messages,
     choose_model,
     count_in,
     looked_up,
@@ -82,7 +82,7 @@ class OllamaDialect(CompletionsDialect):
         fields: dict[str, JSON] = {"stream": False, "options": options, "truncate": False, "shift": False}
         tools = SentTools(request, short=False)
         if is_chat:
-            fields["messages"] = as_messages(request.prompt)
+            fields["messages"] = _messages(tools.messages())
             if request.tools:
                 fields["tools"] = tools.openai()
         else:
@@ -151,3 +151,20 @@ class OllamaDialect(CompletionsDialect):
         if isinstance(ours, dict) and isinstance(own, dict):
             body["options"] = {**ours, **own}
         return body
+
+
+def _messages(messages: Sequence[dict[str, Any]]) -> list[JSON]:
+    """Return messages as this API takes them: arguments are a mapping, and a result has the name of its function."""
+    names: dict[str, str] = {}
+    made: list[JSON] = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            names |= {call["id"]: call["function"]["name"] for call in calls}
+            for call in calls:
+                del call["type"]
+                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        if message["role"] == "tool":
+            name = message.pop("name", None) or names.get(message.get("tool_call_id", ""))
+            message |= {"tool_name": name} if name else {}
+        made.append({**message, "content": message["content"] or ""})
+    return made

@@ -174,7 +174,7 @@ class VLLM(CompletionsDialect):
         body: dict[str, JSON] = {"model": self.model, "tokens": list(tokens)}
         return await text_at(client, "//detokenize", body, "prompt")
 
-    async def render(self, client: Client, messages: Sequence[Mapping[str, str]], *, is_begun: bool) -> str | None:
+    async def render(self, client: Client, messages: Sequence[Mapping[str, Any]], *, is_begun: bool) -> str | None:
         fields: dict[str, JSON] = {
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": not is_begun,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import printable, shortened
+from pytest_llmeval.text.tool_calls import described_calls, read_tool_calls
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
@@ -126,8 +127,25 @@ def as_text(value: JSON) -> str:
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return " | ".join(map(str, value))
     if isinstance(value, list) and value and all(isinstance(item, dict) and "content" in item for item in value):
-        return "\n".join(f"{item.get('role')}: {item.get('content')}" for item in value if isinstance(item, dict))
+        return "\n".join(f"{who}: {text}" for who, text in _messages(value))
     return json.dumps(value, ensure_ascii=False)
+
+
+def _messages(value: Sequence[JSON]) -> list[tuple[str, str]]:
+    """Return who speaks, and what is said and called, of each message of a chat."""
+    found = []
+    for message in value:
+        if not isinstance(message, dict):
+            continue
+        who = " ".join(str(message[key]) for key in ("role", "name") if message.get(key))
+        said = [] if message.get("content") is None else [str(message["content"])]
+        try:
+            if calls := read_tool_calls(message.get("tool_calls")):
+                said.append(f"calls {described_calls(calls)}")
+        except ValueError:  # of a report that something else has written
+            said.append(json.dumps(message["tool_calls"], ensure_ascii=False))
+        found.append((who, "\n".join(said)))
+    return found
 
 
 def cut_field(name: str, text: str) -> str:
@@ -151,7 +169,11 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     if record.question is not None:
         yield "question", record.question
     if prompt and record.prompt is not None:
-        yield "prompt", as_text(record.prompt)
+        turns = _messages(record.prompt) if whole and isinstance(record.prompt, list) else []
+        if any(who.startswith(("assistant", "tool")) for who, _ in turns[:-1]):
+            yield from ((f"turn {number} of {len(turns)}: {who}", text) for number, (who, text) in enumerate(turns, 1))
+        else:
+            yield "prompt", as_text(record.prompt)
     if prompt and (tools := _tools(record, whole=whole)):
         yield "tools", tools
     if options and (lines := option_texts(record, limit=None if whole else _MAX_OPTION)):

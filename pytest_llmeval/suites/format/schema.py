@@ -6,7 +6,7 @@ The description of a key says what it means to a user.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -29,11 +29,22 @@ from pytest_llmeval.scoring.filters import Filters, filters_json_schema
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
 from pytest_llmeval.suites.format.variants import VARIANT_PATTERN, VariantError, variants_of
 from pytest_llmeval.suites.presets import all_presets
+from pytest_llmeval.text.messages import ChatRole
 from pytest_llmeval.text.tool_schemas import tool_schemas
-from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.text.wording import Keys, describe, quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["DatasetSpec", "FewshotSpec", "FieldRule", "JoinSpec", "PromptSpec", "RowsSpec", "SuiteSpec", "json_schema"]
+__all__ = [
+    "DatasetSpec",
+    "FewshotSpec",
+    "FieldRule",
+    "JoinSpec",
+    "MessageSpec",
+    "PromptSpec",
+    "RowsSpec",
+    "SuiteSpec",
+    "json_schema",
+]
 
 
 DataFormat: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "yaml", "parquet", "text"]
@@ -208,6 +219,75 @@ _TOOL_SCHEMA: dict[str, Any] = {
 }
 
 
+def _calls(value: object) -> object:
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    if isinstance(value, list | tuple) and value and all(isinstance(entry, dict) for entry in value):
+        return tuple(value)
+    raise refuse_here(f"found {describe(value)}, expected calls: [{{name: …, arguments: {{…}}}}]")
+
+
+_CALLS_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        {"type": "null"},
+    ]
+}
+
+
+class MessageSpec(Spec):
+    """A message of a conversation, whose texts are templates, or a column with several."""
+
+    role: ChatRole | None = Field(None, description="Who speaks.")
+    content: str | None = Field(
+        None, description="Template of the text. Only a message with tool_calls may have none (null)."
+    )
+    tool_calls: Annotated[Any, BeforeValidator(_calls), WithJsonSchema(_CALLS_SCHEMA)] = Field(
+        None,
+        description="The functions that an assistant's message calls: [{name: …, arguments: {…}}], or the form of "
+        "OpenAI's API; texts in it are templates. Or a template that gives such a list.",
+    )
+    tool_call_id: str | None = Field(
+        None, description="Template of the id of the call that a tool's message answers; by default the next call's."
+    )
+    name: str | None = Field(None, description="Template of the name of who speaks, or of the tool's function.")
+    column: str | None = Field(
+        None,
+        min_length=1,
+        description="In place of role and content: a column with messages in the form of OpenAI's API, or their JSON "
+        "text. Dots reach nested columns.",
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> MessageSpec:
+        if self.column is not None:
+            if other := next((name for name in self.model_fields_set if name != "column"), None):
+                raise refuse_here("a column has whole messages; remove this", other)
+            return self
+        if self.role is None:
+            raise refuse_here("found no role, expected one, or a column")
+        if self.tool_calls is not None and self.role != "assistant":
+            raise refuse_here("only the assistant calls tools", "tool_calls")
+        if self.content is None and self.tool_calls is None:
+            raise refuse_here("found no content, expected a template: only a message with tool_calls may have none")
+        if self.tool_call_id is not None and self.role != "tool":
+            raise refuse_here("only a tool's message has one", "tool_call_id")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+def _messages(value: object) -> object:
+    if isinstance(value, str) and value.strip():
+        return ({"column": value},)
+    if value is None or (isinstance(value, list | tuple) and value):
+        return value if value is None else tuple(value)
+    raise refuse_here(f"found {describe(value)}, expected a column, or a list of messages")
+
+
 class PromptSpec(Spec):
     """Settings of how a sample becomes a prompt."""
 
@@ -245,6 +325,23 @@ class PromptSpec(Spec):
         description="A column with functions of the row's own, in place of prompt.tools; a row in which it is empty "
         "has prompt.tools. Dots reach nested columns.",
     )
+    messages: Annotated[tuple[MessageSpec, ...] | None, BeforeValidator(_messages)] = Field(
+        None,
+        description="A conversation, in place of template and fewshot: a column with messages in the form of OpenAI's "
+        "API, or their JSON text; or a list of messages whose texts are templates. The model replies to the last "
+        "message, or goes on with it if it is the assistant's.",
+    )
+
+    @property
+    def is_chat(self) -> bool:
+        """Tell whether the prompt is a chat."""
+        return self.chat or self.messages is not None
+
+    def message_templates(self) -> Iterator[tuple[Keys, str]]:
+        """Yield the templates of a conversation, each with the keys at which it stands."""
+        for place, message in enumerate(self.messages or ()):
+            said = message.model_dump(exclude={"role", "column"})
+            yield from _templates(said, ("prompt", "messages", place))
 
     @property
     def has_tools(self) -> bool:
@@ -253,19 +350,44 @@ class PromptSpec(Spec):
 
     @model_validator(mode="after")
     def _tools_are_of_chats(self) -> PromptSpec:
-        if self.has_tools and not self.chat:
+        if self.has_tools and not self.is_chat:
             key = "tools" if self.tools is not None else "tools_column"
             raise refuse_here("only a chat has tools; add prompt.chat: true", key)
         return self
 
+    @model_validator(mode="after")
+    def _messages_are_the_prompt(self) -> PromptSpec:
+        if self.messages is None:
+            return self
+        if self.template is not None:
+            raise refuse_here("messages have the question; remove this template", "template")
+        if self.fewshot is not None and self.fewshot.count:
+            raise refuse_here("messages show their own examples; remove them here", "fewshot")
+        if "chat" in self.model_fields_set and not self.chat:
+            raise refuse_here("messages are a chat; remove this", "chat")
+        return self
+
     @model_serializer(mode="wrap")
     def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return the values without tools if there are none: older fingerprints know no such keys."""
+        """Return the values without later keys that say nothing: older fingerprints know no such keys."""
         values: dict[str, Any] = handler(self)
-        for key in ("tools", "tools_column"):
+        for key in ("tools", "tools_column", "messages"):
             if values.get(key) is None:
                 values.pop(key, None)
         return values
+
+
+def _templates(value: object, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    """Yield the texts in a value, each with its keys."""
+    if isinstance(value, str):
+        yield keys, value
+    inner: Mapping[Any, object] = {}
+    if isinstance(value, list | tuple):
+        inner = dict(enumerate(value))
+    elif isinstance(value, dict):
+        inner = value
+    for key, own in inner.items():
+        yield from _templates(own, (*keys, key))
 
 
 def _suite_name(value: str) -> str:
@@ -433,6 +555,9 @@ def json_schema() -> dict[str, JSON]:
     properties["primary_metric"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
     properties["preset"]["anyOf"] = [{"enum": [preset.name for preset in all_presets()]}, {"type": "null"}]
     properties["samples"]["anyOf"][0]["minItems"] = 1
+    messages = definitions["PromptSpec"]["properties"]["messages"]["anyOf"]
+    messages[0]["minItems"] = 1
+    messages.insert(0, {"type": "string", "pattern": r"\S"})
     for model in ("DatasetSpec", "FewshotSpec"):
         definitions[model]["properties"]["fields"].update(_FIELDS_SCHEMA)
         definitions[model]["properties"]["columns"]["anyOf"][0].update(minItems=1, uniqueItems=True)

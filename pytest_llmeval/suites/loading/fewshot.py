@@ -140,7 +140,7 @@ def contradiction(prompt: PromptSpec) -> tuple[str, Keys] | None:
     fewshot = prompt.fewshot
     if fewshot is None:
         return None
-    if fewshot.multi_turn and not prompt.chat:
+    if fewshot.multi_turn and not prompt.is_chat:
         return "found true, but only a chat has turns; set prompt.chat: true", ("prompt", "fewshot", "multi_turn")
     if fewshot.spare is not None and fewshot.sampler != "lm_eval":
         return "is only for sampler: lm_eval; remove it", ("prompt", "fewshot", "spare")

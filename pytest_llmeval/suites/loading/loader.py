@@ -340,8 +340,8 @@ class _Reading:
         above: Keys = ("prompt",)
         places: list[tuple[object, Keys]] = [(prompt, (*above, name)) for name in ("template", "system", "prefix")]
         places += [(prompt.fewshot, (*above, "fewshot", name)) for name in ("template", "answer", "prefix")]
-        for part, keys in places:
-            text = getattr(part, str(keys[-1]), None) or ""
+        texts = [(keys, getattr(part, str(keys[-1]), None) or "") for part, keys in places]
+        for keys, text in [*texts, *prompt.message_templates()]:
             if text.startswith("file://"):  # promptfoo's way; it would be sent as it stands
                 message = f"found {quoted(text)}, expected the text itself: a template stands in the suite file"
                 raise self.origin.error_at(keys, message)

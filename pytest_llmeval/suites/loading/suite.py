@@ -179,6 +179,8 @@ def _texts(spec: SuiteSpec) -> Iterator[str]:
     """Yield the columns and templates that a suite names."""
     fewshot = spec.prompt.fewshot
     rules = [spec.choices, spec.target, spec.category, spec.prompt.template, spec.prompt.system, spec.prompt.prefix]
+    rules += [message.column for message in spec.prompt.messages or ()]
+    rules += [text for _, text in spec.prompt.message_templates()]
     rules += list(spec.dataset.fields.values()) if spec.dataset is not None else []
     rules += [fewshot.template, fewshot.answer, *fewshot.fields.values()] if fewshot is not None else []
     for rule in rules:

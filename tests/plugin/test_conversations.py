@@ -1,0 +1,98 @@
+"""Sessions of suites with ``prompt.messages``: from a column to the report and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_llmeval.cli import main
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "balance", "arguments": '{"account": 7}'}}
+TALK = [
+    {"role": "system", "content": "You are a bank."},
+    {"role": "user", "content": "How much is on my account?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "content": "12.5", "tool_call_id": "c1", "name": "balance"},
+]
+ROWS = [
+    {"id": "a", "talk": TALK, "target": "12.5"},
+    {"id": "b", "talk": json.dumps([*TALK, {"role": "assistant", "content": "You have"}]), "target": "goes on"},
+]
+SUITE = "suite: s\ndataset: {path: rows.jsonl}\nprompt: {messages: talk}\nscore: contains\n"
+MODELS = """
+import json
+
+def model(messages):
+    if messages[-1]["role"] == "assistant":
+        return " it goes on"
+    (call,) = messages[-2]["tool_calls"]
+    return f"{messages[-1]['content']} of account {json.loads(call['function']['arguments'])['account']}"
+
+def judge(messages):
+    question = messages[-1]["content"]
+    is_whole = "<assistant> [calls balance(account=7)]\\n\\n<tool balance> 12.5" in question
+    return json.dumps({"reason": "", "equivalent": is_whole})
+"""
+STORE = ("--llm-store=store", "--llm-store-max-age=7d")
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
+    llm_pytester.makepyfile(models=MODELS)
+    (llm_pytester.path / "s.yaml").write_text(SUITE)
+    (llm_pytester.path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return llm_pytester
+
+
+def run(project: pytest.Pytester, *args: str) -> dict[str, Any]:
+    """The records of a session, by id."""
+    result = project.runpytest_inprocess("s.yaml", "--llm-report=r.json", *args)
+    assert result.ret == pytest.ExitCode.OK, result.stdout.str()
+    report: dict[str, Any] = json.loads((project.path / "r.json").read_text())
+    assert report["suites"][0]["asked_with"] == {"prompt.messages": "column talk"}
+    return {record["id"]: record for record in report["records"]}
+
+
+def test_from_a_column_to_the_report_a_store_and_a_replay(project: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    first = run(project, "--llm-model=python:models:model", *STORE, *workers)
+    assert {id_: record["status"] for id_, record in first.items()} == {"a": "correct", "b": "correct"}
+    assert first["a"]["output"] == "12.5 of account 7"
+    assert first["a"]["prompt"] == TALK
+    assert first["b"]["prompt"][-1] == {"role": "assistant", "content": "You have"}
+    kept = run(project, "--llm-model=python:models:model", *STORE, *workers)
+    assert [record["is_reused"] for record in kept.values()] == [True, True]
+    assert [record["output"] for record in kept.values()] == [record["output"] for record in first.values()]
+    (project.path / "r.json").rename(project.path / "old.json")
+    again = run(project, "--llm-model=replay:old.json")
+    assert [record["status"] for record in again.values()] == ["correct", "correct"]
+    assert [record["fingerprint"] for record in again.values()] == [record["fingerprint"] for record in first.values()]
+
+
+def test_the_conversation_is_shown(project: pytest.Pytester) -> None:
+    shown = project.runpytest_inprocess("s.yaml", "--llm-show-prompts")
+    shown.stdout.fnmatch_lines(
+        [
+            "(turns, before the model's chat template)",
+            "<system> You are a bank.",
+            "<user> How much is on my account?",
+            "<assistant> [[]calls balance(account=7)]",
+            "<tool balance> 12.5",
+            "<assistant> ⟦reply of up to 256 tokens⟧",
+            "target: 12.5",
+        ],
+        consecutive=True,
+    )
+    shown.stdout.fnmatch_lines(["<assistant> You have⟦reply of up to 256 tokens⟧"])
+
+
+def test_it_is_read_turn_by_turn_and_judged_whole(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
+    (project.path / "s.yaml").write_text(SUITE.replace("score: contains", "score: {equivalence: {math: false}}"))
+    records = run(project, "--llm-model=python:models:model", "--llm-judge=python:models:judge")
+    assert [record["status"] for record in records.values()] == ["correct", "correct"]
+    assert main(["show", str(project.path / "r.json"), "--prompts", "--id", "a"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "turn 1 of 4: system: You are a bank." in lines
+    assert "turn 3 of 4: assistant: calls balance(account=7)" in lines
+    assert "turn 4 of 4: tool balance: 12.5" in lines
