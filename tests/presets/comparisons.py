@@ -142,6 +142,8 @@ CASES = [
     Case("math-hendrycks", "hendrycks_math/hendrycks_math_algebra.yaml", rows.MATH, {"exact_match": "accuracy"},
          replies=rows.MATH_REPLIES),
     Case("math-minerva", "minerva_math/minerva_math_algebra.yaml", rows.MATH, {}),
+    Case("humaneval", "humaneval/humaneval.yaml", rows.HUMANEVAL, {}),
+    Case("mbpp", "mbpp/mbpp.yaml", rows.MBPP, {}),
     *(
         Case(preset.name, f"bbh/{'cot_fewshot' if preset.family == 'bbh-cot' else 'fewshot'}/{task}.yaml",
              rows.BBH, {"exact_match": "accuracy"},

@@ -55,6 +55,7 @@ CHECKS: Mapping[str, Check] = {"squad": Check("SQuAD's evaluation script, as lm-
 
 _OWN = "not checked: the prompt and what counts as right are this project's own"
 UNCHECKED: Mapping[str, str] = {
+    "bfcl-irrelevance": "not checked: bfcl-eval judges in the program that asks its models; no call at all is right",
     "boolq": _OWN,
     "chronologic-brier": "not checked: there is no published program that scores the answers",
     "chronologic-mcq": "not checked: there is no published program that reads the letter",

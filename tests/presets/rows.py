@@ -324,3 +324,46 @@ TRUTHFULQA_MC_TASK = [
     for row in TRUTHFULQA
 ]
 """The form of the authors' ``mc_task.json``."""
+
+
+def _humaneval(number: int, name: str, head: str, body: str, test: str) -> Row:
+    return {
+        "task_id": f"HumanEval/{number}",
+        "prompt": head,
+        "canonical_solution": body,
+        "test": f"def check(candidate):\n    {test}\n",
+        "entry_point": name,
+    }
+
+
+HUMANEVAL = [
+    _humaneval(0, "halves", "def halves(n):\n    \"\"\"Return half of n.\"\"\"\n", "    return n / 2\n",
+               "assert candidate(4) == 2"),
+    _humaneval(1, "last", "\n\ndef last(items: list) -> int:\n    ''' The last of {items}. '''\n",
+               "    return items[-1]\n", "assert candidate([1, 2]) == 2"),
+    _humaneval(2, "shout", "import re\n\n\ndef shout(text):\n    \"\"\"\n    >>> shout('é')\n    'É'\n    \"\"\"\n",
+               "    return text.upper()\n", "assert candidate('a') == 'A'"),
+    _humaneval(3, "zero", "def helper(x):\n    return x - x\n\ndef zero(x):\n    # uses {{ helper }}\n",
+               "    return helper(x)\n", "assert candidate(7) == 0"),
+]  # fmt: skip
+
+
+def _mbpp(number: int, text: str, code: str, tests: list[str]) -> Row:
+    return {
+        "task_id": number,
+        "text": text,
+        "code": code,
+        "test_list": tests,
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    }
+
+
+MBPP = [
+    _mbpp(11, "Write a function to double a number.", "def double(n):\r\n  return 2 * n",
+          ["assert double(1) == 2", "assert double(0) == 0", "assert double(-2) == -4"]),
+    _mbpp(12, "Write a python function to join two texts. ", "def joined(a, b):\n    return a + b",
+          ["assert joined('a', 'é') == 'aé'", "assert joined('', '') == ''", "assert joined('x', 'y') == 'xy'"]),
+    _mbpp(510, "Write a function to count {{ braces }}.", "def count(s):\n    return s.count('{')",
+          ["assert count('{{') == 2", "assert count('') == 0", "assert count('}') == 0"]),
+]  # fmt: skip
