@@ -135,6 +135,12 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return parse
 
 
+def _sandbox(value: str) -> str:
+    from pytest_llmeval.scoring.sandbox.launch import parse_sandbox
+
+    return parse_sandbox(value)
+
+
 def _update(value: str) -> str:
     if value not in ("passed", "accept"):
         raise ValueError("expected accept, or passed, which is the same as no value; name paths before the option")
@@ -339,9 +345,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="sandbox",
         metavar="KIND",
-        parse=_one_of("auto", "bubblewrap", "docker", "none"),
-        help="Where code of replies runs: auto (the default: bubblewrap, else docker), bubblewrap, docker (or podman), "
-        "or none (with limits of time and memory only).",
+        parse=_sandbox,
+        help="Where code of replies runs: auto (the default: bubblewrap, else docker), bubblewrap, docker or "
+        "docker:IMAGE (Docker or Podman), or none (with limits of time and memory only).",
     ),
     Option(
         name="limit",

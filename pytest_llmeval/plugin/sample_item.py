@@ -389,7 +389,10 @@ def _explain_wrong(question: PreparedSample, score: Score, responses: Sequence[R
     target = question.target
     expected = _quoted(target) if isinstance(target, str) else " or ".join(map(_quoted, target))
     found = "no answer" if score.no_answer else "another text" if score.answer is None else _quoted(score.answer)
-    lines = [f"expected {expected}, found {found}"]
+    lines = [f"expected {expected}, found {found}" if target != () else f"found {found}"]
+    problem, detail = score.details.get("problem"), score.details.get("detail")
+    if isinstance(problem, str):
+        lines.append(f"{problem}: {detail}" if isinstance(detail, str) else problem)
     if asked := question.sample.question:
         lines.append(f"question: {first_line(asked)}")
     lines += [f"reply: {_quoted(reply.text)}" for reply in responses if isinstance(reply, GenerateResponse)]

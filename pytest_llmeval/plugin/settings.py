@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_llmeval.models.settings import ModelArg
     from pytest_llmeval.models.specs import ModelSpec
     from pytest_llmeval.reporting.report.report import GateMode
-    from pytest_llmeval.scoring.sandbox.launch import SandboxKind
     from pytest_llmeval.suites.format.gates_spec import GivenGate
     from pytest_llmeval.suites.format.overrides import Override
     from pytest_llmeval.suites.format.variants import GivenVariant
@@ -86,7 +85,7 @@ class Settings:
     lm_eval: bool = False
     trust_task_code: bool = False
     allow_code: bool = False
-    sandbox: SandboxKind = "auto"
+    sandbox: str = "auto"
     limit: SampleLimit | None = None
     strict: bool = False
     show_prompts: bool = False

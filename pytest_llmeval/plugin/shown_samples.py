@@ -184,7 +184,7 @@ def _described(record: Record, *, with_id: bool = False) -> str:
     if record.status == "unscored":
         text = record.reason or "could not be scored"
     else:
-        expected = "" if record.target is None else f"expected {_quoted(as_text(record.target))}, "
+        expected = "" if record.target in (None, []) else f"expected {_quoted(as_text(record.target))}, "
         found = (
             _quoted(record.answer) if record.answer is not None else "no answer" if record.no_answer else "another text"
         )

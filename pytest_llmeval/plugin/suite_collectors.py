@@ -249,12 +249,15 @@ class SuiteNode(PlainFailures):
             message = "runs code that the model writes: allow that with --llm-allow-code"
             raise suite.error(message, keys=("score",))
         try:
-            kind = allow_code(settings.sandbox).kind
+            sandbox = allow_code(settings.sandbox)
         except SandboxError as error:
             raise OptionError(f"--llm-sandbox {settings.sandbox}: {error}") from None
-        self.info = replace(self.info, settings={**self.info.settings, "sandbox": kind})
-        if kind == "none":
+        where = f"{sandbox.kind}:{sandbox.image}" if sandbox.image else sandbox.kind
+        self.info = replace(self.info, settings={**self.info.settings, "sandbox": where})
+        if sandbox.kind == "none":
             self._warn("code of replies runs without a sandbox (--llm-sandbox none): it can do what you can do")
+        if sandbox.weakness is not None:
+            self._warn(f"code of replies runs in {sandbox.kind}: {sandbox.weakness}")
 
     def _tell_of_replaced(self) -> None:
         """Warn of a model that the command line gives a role and that will not be asked."""

@@ -95,11 +95,10 @@ class CodeScorer(SettingsScorer[CodeSettings]):
             _check_python(judged_with[_TESTS], _TESTS)
             _check_python(_completed(judged_with.get(_SETUP, "")), _SETUP)
         texts = () if sample.target is None else target_texts(sample)
-        if self.settings.run is None:
-            texts = (*texts, *_head(judged_with.get(_SETUP, "")))
-        if names := "\n".join(dict.fromkeys(name for text in texts for name in _defined(text))):
+        heads = _head(judged_with.get(_SETUP, "")) if self.settings.run is None else ()
+        if names := "\n".join(dict.fromkeys(name for text in (*texts, *heads) for name in _defined(text))):
             judged_with[_ENTRY_POINT] = "\n".join(filter(None, (judged_with.get(_ENTRY_POINT), names)))
-        return PreparedSample(sample=sample, target=several_or_one(texts) if texts else "", judged_with=judged_with)
+        return PreparedSample(sample=sample, target=several_or_one(texts), judged_with=judged_with)
 
     def score(self, presented: PreparedSample, responses: Sequence[Response]) -> Score:
         """Run the program. Raises ``ModelError`` if code may not run, or no sandbox starts."""

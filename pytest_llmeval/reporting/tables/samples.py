@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.text.escaping import printable, shortened
@@ -198,6 +199,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     if whole:
         yield from _found(record)
     yield from _verdicts(record)
+    yield from _problems(record)
     if record.values:
         scores = (f"{name} {value:.4g}" for name, value in record.values.items() if not math.isnan(value))
         yield "scores", ", ".join(scores)
@@ -301,7 +303,9 @@ def _steps(record: Record, *, whole: bool) -> Iterator[tuple[str, str]]:
 def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
     """Yield what judges said, with their reasons, for each scorer, each reply and each judge of a panel by itself."""
     found: list[tuple[str, str]] = []
-    for whose, verdicts in _lists_of_verdicts(record.details, "", _MAX_DEPTH):
+    for whose, details in _all_details(record.details, "", _MAX_DEPTH):
+        if not isinstance(verdicts := details.get("verdicts"), list):
+            continue
         texts = [text for one in verdicts if (text := _verdict(one))]
         for number, text in enumerate(texts, 1):
             found.append((f"verdict{'' if len(texts) == 1 else f' {number} of {len(texts)}'}{whose}", text))
@@ -310,23 +314,32 @@ def _verdicts(record: Record) -> Iterator[tuple[str, str]]:
         yield "verdicts", f"{len(found) - _MAX_VERDICTS} more are in the report"
 
 
-def _lists_of_verdicts(details: object, whose: str, depth: int) -> Iterator[tuple[str, list[JSON]]]:
-    """Yield the verdicts in a score's details, and in those of the scores that it was made of, and whose they are."""
+def _problems(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a reply, if its scorer says so, for each scorer and each reply by itself."""
+    found = {}
+    for whose, details in _all_details(record.details, "", _MAX_DEPTH):
+        problem, detail = details.get("problem"), details.get("detail")
+        if isinstance(problem, str):
+            found[f"problem{whose}"] = f"{problem}: {detail}" if isinstance(detail, str) else problem
+    yield from list(found.items())[:_MAX_VERDICTS]
+
+
+def _all_details(details: object, whose: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield a score's details, and those of the scores that it was made of, and whose they are."""
     if not isinstance(details, Mapping) or not depth:
         return
     scorers = details.get("scorers")
     parts: Mapping[str, object] = scorers if isinstance(scorers, Mapping) else {}
     # The deciding one of several scorers comes first, and its details are those of the sample.
     own = next((f" of scorer {name}{whose}" for name in parts), whose)
-    if isinstance(verdicts := details.get("verdicts"), list):
-        yield own, verdicts
+    yield own, details
     inner = [(f" of scorer {name}{whose}", one) for name, one in parts.items()]
     for name, kept, whole in (("judge", "judges", own), ("output", "epochs", whose)):
         members = details.get(kept)
         several = enumerate(members if isinstance(members, list) else (), 1)
         inner += [(f" of {name} {number}{whole}", one) for number, one in several]
     for name, one in inner:
-        yield from _lists_of_verdicts(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
+        yield from _all_details(one.get("details") if isinstance(one, Mapping) else None, name, depth - 1)
 
 
 def _listed(value: JSON) -> str:

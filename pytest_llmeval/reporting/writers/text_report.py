@@ -492,7 +492,8 @@ def sample_lines(record: Record, *, whole: bool, prompt: bool, head: str | None 
     """Yield the sample's texts, uncut if ``whole``. ``head`` replaces the first line, which names the sample."""
     yield printable(sample_heading(record) if head is None else head)
     for name, text in sample_fields(record, prompt=prompt, whole=whole):
-        lines = printable(text, keep="\n").split("\n") if whole else [printable(cut_field(name, text))]
+        keeps = whole or name.startswith("problem")
+        lines = printable(text, keep="\n").split("\n") if keeps else [printable(cut_field(name, text))]
         yield from _field_lines(name, lines)
 
 
@@ -506,7 +507,7 @@ def bounded_lines(record: Record) -> Iterator[str]:
     for name, text in sample_fields(record, prompt=is_kept, whole=False):
         if name == "scores" or (name in ("prompt", "question") and name != shown):
             continue
-        if name in ("prompt", "question", "reasoning", "output"):
+        if name in ("prompt", "question", "reasoning", "output") or name.startswith("problem"):
             lines = printable(text, keep="\n").split("\n")
             if len(lines) > 2 * _END_LINES + 1:
                 left_out = f"… {len(lines) - 2 * _END_LINES:,} lines …"

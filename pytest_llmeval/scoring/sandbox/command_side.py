@@ -1,6 +1,6 @@
 """Runs a command on files that it is given, in the folder of its sandbox: the main program of that.
 
-Its only line of output has the command's exit code, and the last line that the command wrote to its standard error.
+Its only line of output has the command's exit code, and what the command wrote to its standard error about its failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import resource
 import subprocess
 import sys
 
-_MAX_LINE = 500
+_MAX_LINE, _MAX_LINES = 200, 4
+_ERROR = re.compile(r"\s*(Uncaught )?[\w.]*Error\b")
 
 
 def main() -> None:
@@ -45,8 +46,9 @@ def main() -> None:
     except OSError as error:
         sys.stdout.write(json.dumps([None, f"{given['command'][0]} did not start: {error.strerror}"]) + "\n")
         sys.exit(0)
-    shown = [line for line in lines if re.match(r"\s*[\w.]*Error\b", line)] or lines[-1:]
-    sys.stdout.write(json.dumps([done.returncode, shown[0].strip()[:_MAX_LINE] if shown else ""]) + "\n")
+    place = next((place for place, line in enumerate(lines) if _ERROR.match(line)), max(0, len(lines) - _MAX_LINES))
+    shown = [line.strip()[:_MAX_LINE] for line in lines[place : place + _MAX_LINES]]
+    sys.stdout.write(json.dumps([done.returncode, "\n".join(filter(None, shown))]) + "\n")
     sys.stdout.flush()
 
 

@@ -6,27 +6,37 @@ end to all processes with the first. Without one, time, memory and the size of f
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Literal
 
-__all__ = ["SANDBOXES", "CodeSandbox", "SandboxError", "SandboxKind", "allow_code", "allowed_sandbox", "find_sandbox"]
+__all__ = ["SANDBOXES", "CodeSandbox", "SandboxError", "allow_code", "allowed_sandbox", "find_sandbox", "parse_sandbox"]
 
-SandboxKind: TypeAlias = Literal["auto", "bubblewrap", "docker", "none"]
-SANDBOXES: tuple[SandboxKind, ...] = ("auto", "bubblewrap", "docker", "none")
+SANDBOXES = ("auto", "bubblewrap", "docker", "none")
+_CONTAINERS: tuple[Literal["docker", "podman"], ...] = ("docker", "podman")
 _MAX_PROCESSES = 64
 _FOLDER_BYTES = 64 * 1024 * 1024
 _IMAGE = "python:3.11-slim"
 _PROBE_S = 60.0
+_END_S = 10.0
 _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_NOBODY = 65534
+_EXTRA_MB = 64
+"""What a container may take beside the memory of its program: for the interpreters around it."""
+_session = uuid.uuid4().hex[:12]
+_numbers = itertools.count(1)
 
 
 class SandboxError(Exception):
@@ -36,18 +46,33 @@ class SandboxError(Exception):
 @dataclass(frozen=True, slots=True)
 class CodeSandbox:
     """A way to start processes apart: ``command`` stands before the command that is to run, and ``python`` is Python
-    there.
+    there. Containers are of ``image``. ``weakness`` is what the sandbox does not bound on this machine.
     """
 
     kind: Literal["bubblewrap", "docker", "podman", "none"]
-    command: Sequence[str] = ()
-    python: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    image: str = ""
+    weakness: str | None = None
 
     @contextmanager
-    def started(self, code: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Start Python with this code; afterwards nothing of it is left."""
-        with self._folder() as folder, self._running([*self.command, *self.python, "-c", code], folder) as process:
+    def started(self, code: str, *, memory_mb: int, seconds: float = math.inf) -> Iterator[subprocess.Popen[bytes]]:
+        """Start Python with this code; afterwards nothing of it is left, and after ``seconds`` not in any case.
+
+        The memory is that of a whole container; elsewhere each process has its own bound, which it sets itself.
+        """
+        command, container = [*self.command], None
+        if self.kind != "bubblewrap":  # which ends with pytest by itself
+            parent = os.getpid() if self.kind == "none" else 0
+            code = f"SECONDS, PARENT = float({str(seconds)!r}), {parent}\n{_guard()}\n{code}"
+        if self.image:
+            container = f"llmeval-{_session}-{os.getpid()}-{next(_numbers)}"
+            memory = f"{memory_mb + _EXTRA_MB}m"
+            command += [f"--name={container}", f"--memory={memory}", f"--memory-swap={memory}", self.image]
+        with (
+            self._folder() as folder,
+            self._running([*command, *self.python, "-c", code], folder, container) as process,
+        ):
             yield process
 
     @contextmanager
@@ -60,22 +85,24 @@ class CodeSandbox:
             yield folder
 
     @contextmanager
-    def _running(self, command: Sequence[str], folder: str | None) -> Iterator[subprocess.Popen[bytes]]:
-        environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder or "/", **self.environment}
-        if self.kind in ("docker", "podman"):  # its client needs what the user has
-            environment = dict(os.environ)
+    def _running(
+        self, command: Sequence[str], folder: str | None, container: str | None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        environment = {"PATH": f"/usr/local/bin:{os.defpath}", "LANG": "C.UTF-8", "HOME": folder or "/"}
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env=environment,
+            env=environment if container is None else None,  # the client of a container needs what the user has
             start_new_session=True,
         )
         try:
             yield process
         finally:
+            if container is not None:
+                self._end_container(container, process)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
@@ -85,16 +112,51 @@ class CodeSandbox:
                         stream.close()
             process.wait()
 
+    def _end_container(self, container: str, process: subprocess.Popen[bytes]) -> None:
+        """End a container, which does not end with its client."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [self.command[0], "kill", container],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_END_S,
+            )
+            process.wait(_END_S)  # the client removes it
+
 
 @cache
-def find_sandbox(kind: SandboxKind) -> CodeSandbox:
-    """Return the sandbox of this kind, having seen that it starts. Raises ``SandboxError``.
+def _guard() -> str:
+    return (
+        Path(__file__)
+        .with_name("guard_side.py")
+        .read_text(encoding="utf-8")
+        .replace("from __future__ import annotations\n", "")
+    )
+
+
+def parse_sandbox(value: str) -> str:
+    """Return a value of ``--llm-sandbox``. Raises ``ValueError`` for another."""
+    kind, colon, image = value.partition(":")
+    if kind not in SANDBOXES or (colon and (kind != "docker" or not image or image != image.strip())):
+        raise ValueError("expected auto, bubblewrap, docker, docker:IMAGE or none")
+    return value
+
+
+@cache
+def find_sandbox(value: str) -> CodeSandbox:
+    """Return the sandbox of this kind, or of this image (``docker:IMAGE``), having seen that it starts. Raises
+    ``SandboxError``.
 
     ``auto`` is bubblewrap, else Docker or Podman; never none.
     """
+    kind, _, image = value.partition(":")
     if kind == "none":
         return CodeSandbox("none", python=_python(sys.executable))
-    makers = {"bubblewrap": _bubblewrap, "docker": _docker}
+    makers: dict[str, Callable[[], CodeSandbox]] = {
+        "bubblewrap": _bubblewrap,
+        "docker": lambda: _container(image or _IMAGE),
+    }
     reasons = []
     for name in makers if kind == "auto" else (kind,):
         try:
@@ -107,9 +169,9 @@ def find_sandbox(kind: SandboxKind) -> CodeSandbox:
 _allowed: list[CodeSandbox] = []
 
 
-def allow_code(kind: SandboxKind = "auto") -> CodeSandbox:
-    """Let code of replies run in this process's sessions, in a sandbox of this kind. Raises ``SandboxError``."""
-    _allowed[:] = [find_sandbox(kind)]
+def allow_code(value: str = "auto") -> CodeSandbox:
+    """Let code of replies run in this process's sessions, in this sandbox. Raises ``SandboxError``."""
+    _allowed[:] = [find_sandbox(value)]
     return _allowed[0]
 
 
@@ -118,9 +180,9 @@ def allowed_sandbox() -> CodeSandbox | None:
     return _allowed[0] if _allowed else None
 
 
-def _python(path: str) -> list[str]:
+def _python(path: str) -> tuple[str, ...]:
     """Return the command of a Python that reads no settings of the user's, and no packages."""
-    return [path, "-I", "-S"]
+    return (path, "-I", "-S")
 
 
 def _bubblewrap() -> CodeSandbox:
@@ -129,6 +191,28 @@ def _bubblewrap() -> CodeSandbox:
         raise SandboxError(
             "bubblewrap is not installed (the command bwrap, version 0.8 or newer; Debian's package bubblewrap)"
         )
+    prefix = os.path.realpath(sys.base_prefix)
+    python = _python(os.path.join(prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
+    if os.geteuid() != 0:
+        return _probed(CodeSandbox("bubblewrap", _bubblewrap_command(path, prefix, prefix), python))
+    # The kernel bounds no processes of root's, in whatever namespace: bubblewrap has to be another user's.
+    as_nobody = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--"]
+    with suppress(SandboxError):
+        return _probed(CodeSandbox("bubblewrap", (*as_nobody, *_bubblewrap_command(path, prefix, prefix)), python))
+    # Python may lie below root's home, which nobody else can enter: they get it at another place.
+    place = "/tmp/python"
+    shown = [path, "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind", prefix, place]
+    shown += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--", *as_nobody]
+    with suppress(SandboxError):
+        return _probed(CodeSandbox("bubblewrap", (*shown, *_bubblewrap_command(path, place, prefix)), python))
+    weakness = (
+        "the number of processes is not bounded, since pytest runs as root, and no other user can start bubblewrap"
+    )
+    return _probed(CodeSandbox("bubblewrap", _bubblewrap_command(path, prefix, prefix), python, weakness=weakness))
+
+
+def _bubblewrap_command(path: str, place: str, prefix: str) -> tuple[str, ...]:
+    """Return the command that a command in bubblewrap follows. Python lies at ``place``, and there at ``prefix``."""
     command = [path, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL"]
     for folder in _FOLDERS:
@@ -136,9 +220,8 @@ def _bubblewrap() -> CodeSandbox:
             command += ["--symlink", os.readlink(folder), folder]
         elif os.path.isdir(folder):
             command += ["--ro-bind", folder, folder]
-    prefix = os.path.realpath(sys.base_prefix)
     if not prefix.startswith("/usr/"):
-        command += ["--ro-bind", prefix, prefix]
+        command += ["--ro-bind", place, prefix]
     command += [
         "--proc",
         "/proc",
@@ -153,39 +236,34 @@ def _bubblewrap() -> CodeSandbox:
     ]
     command += ["--remount-ro", "/dev", "--remount-ro", "/"]
     command += ["--setenv", "HOME", "/work", "--setenv", "LLMEVAL_MAX_PROCESSES", str(_MAX_PROCESSES), "--"]
-    python = os.path.join(prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-    sandbox = CodeSandbox("bubblewrap", command, _python(python))
-    _probe(sandbox)
-    return sandbox
+    return tuple(command)
 
 
-def _docker() -> CodeSandbox:
-    name = next((name for name in ("docker", "podman") if shutil.which(name)), None)
-    if name is None:
-        raise SandboxError("neither docker nor podman is installed")
-    kind: Literal["docker", "podman"] = "podman" if name == "podman" else "docker"
-    image = os.environ.get("LLMEVAL_SANDBOX_IMAGE", _IMAGE)
-    command = [name, "run", "--rm", "--interactive", "--network=none", "--read-only", "--cap-drop=ALL"]
-    command += ["--security-opt=no-new-privileges", "--user=65534:65534", f"--pids-limit={_MAX_PROCESSES}"]
-    command += [f"--tmpfs=/work:rw,size={_FOLDER_BYTES},mode=1777", "--workdir=/work", "--env=HOME=/work", image]
-    sandbox = CodeSandbox(kind, command, _python("python3"))
-    _probe(sandbox)
-    return sandbox
+def _container(image: str) -> CodeSandbox:
+    reasons = []
+    for kind in _CONTAINERS:
+        if shutil.which(kind) is None:
+            continue
+        command = [kind, "run", "--rm", "--init", "--interactive", "--log-driver=none", "--network=none", "--read-only"]
+        command += ["--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={_NOBODY}:{_NOBODY}"]
+        command += [f"--pids-limit={_MAX_PROCESSES}", f"--tmpfs=/work:rw,size={_FOLDER_BYTES},mode=1777"]
+        command += ["--workdir=/work", "--env=HOME=/work"]
+        try:
+            return _probed(CodeSandbox(kind, tuple(command), _python("python3"), image))
+        except SandboxError as error:
+            reasons.append(str(error))
+    raise SandboxError("; ".join(reasons) or "neither docker nor podman is installed")
 
 
-def _probe(sandbox: CodeSandbox) -> None:
-    """Raise ``SandboxError`` if the sandbox does not start Python."""
+def _probed(sandbox: CodeSandbox) -> CodeSandbox:
+    """Return the sandbox. Raises ``SandboxError`` if it does not start Python."""
+    command = [*sandbox.command, *filter(None, [sandbox.image]), *sandbox.python, "-c", "print('it runs')"]
     done: subprocess.CompletedProcess[str] | None = None
     try:
-        done = subprocess.run(
-            [*sandbox.command, *sandbox.python, "-c", "print('it runs')"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PROBE_S,
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_S)
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
     if done is None or done.stdout != "it runs\n":
         raise SandboxError(f"{sandbox.kind} does not start: {why}")
+    return sandbox

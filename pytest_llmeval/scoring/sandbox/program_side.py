@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import operator
 import os
 import resource
 import sys
@@ -29,6 +30,13 @@ _FORBIDDEN: tuple[int, ...] = (
 )
 _FORBIDDEN += (errno.ENETUNREACH, errno.EHOSTUNREACH)
 """Errors of the system that a sandbox answers with."""
+_OPERATIONS: dict[str, Callable[..., object]] = {
+    "len": len,
+    "next": next,
+    "getitem": operator.getitem,
+    "setitem": operator.setitem,
+    "delitem": operator.delitem,
+}
 
 
 def main() -> None:
@@ -54,7 +62,7 @@ def main() -> None:
         try:
             text = f'{{"value": {dump(work(), keep)}}}'
         except BaseException as error:
-            text = json.dumps({"error": _described(error)})
+            text = json.dumps({"error": _described(error, first["program"])})
         answers.write(text.encode("ascii") + b"\n")
         answers.flush()
 
@@ -71,6 +79,8 @@ def main() -> None:
         if "items" in request:
             return list(islice(target, MAX_VALUES))
         arguments, named = load(request["arguments"], objects.__getitem__)
+        if "operation" in request:
+            return _OPERATIONS[request["operation"]](target, *arguments)
         return target(*arguments, **named)
 
     answer(lambda: exec(compile(first["program"], "reply.py", "exec"), module.__dict__))
@@ -91,8 +101,8 @@ def _limit(timeout_s: float, memory_mb: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
-def _described(error: BaseException) -> dict[str, str]:
-    """Return the kind of an error, its class and its message."""
+def _described(error: BaseException, program: str) -> dict[str, str]:
+    """Return the kind of an error, its class, its message, and the last line of the program that it went through."""
     kind = "exception"
     if isinstance(error, SyntaxError):
         kind = "syntax"
@@ -104,7 +114,15 @@ def _described(error: BaseException) -> dict[str, str]:
         text = str(error)[:500]
     except BaseException:
         text = ""
-    return {"kind": kind, "class": type(error).__name__[:100], "text": text}
+    lineno = error.lineno if isinstance(error, SyntaxError) else None
+    number, frame = lineno if type(lineno) is int else 0, error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == "reply.py":
+            number = frame.tb_lineno
+        frame = frame.tb_next
+    lines = program.splitlines()[number - 1 : number] if number else []
+    where = f"line {number} of the program: {lines[0].strip()[:200]}" if lines else ""
+    return {"kind": kind, "class": type(error).__name__[:100], "text": text, "where": where}
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
-"""Judges a program by tests: starts a sandbox for each, and passes lines between them."""
+"""Judges a program by tests: starts a sandbox for each program and one for all tests, and passes lines between them."""
 
 from __future__ import annotations
 
+import atexit
+import binascii
 import json
+import marshal
 import os
 import select
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +32,14 @@ this many seconds more than four times that."""
 _READY = b"ready\n"
 """The first line of each process: what comes after it is the work of a program or of tests."""
 _MAX_DETAIL = 500
+_WORDS: dict[Problem, tuple[str, ...]] = {
+    "syntax": ("SyntaxError",),
+    "memory": ("heap out of memory", "MemoryError", "OutOfMemoryError", "Cannot allocate memory"),
+    "assertion": ("AssertionError", "assert"),
+    "exception": ("Error",),
+}
+"""Words by which the errors of a command are told apart; without one the tests are not met."""
+_TESTS_MB = 2048
 _KILLED = (-signal.SIGKILL, -signal.SIGXCPU, 128 + signal.SIGKILL, 128 + signal.SIGXCPU)
 
 
@@ -38,6 +49,11 @@ class CodeLimits:
 
     timeout_s: float
     memory_mb: int
+
+    @property
+    def most_seconds(self) -> float:
+        """Return the seconds by the clock after which nobody waits for the program."""
+        return _SLOWNESS * self.timeout_s + _PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +73,30 @@ def judge(
     that neither they nor the setup nor Python define, is the program's; ``entry_points`` always are. Raises ``OSError``
     if a sandbox does not start.
     """
-    with _process(sandbox, "program_side", limits) as program_side:
+    with _program(sandbox, "program_side", limits) as program_side, _tests(sandbox, limits) as tests_side:
         found = program_side.ask({"program": program, "timeout_s": limits.timeout_s, "memory_mb": limits.memory_mb})
         if found is None:
             return program_side.verdict_of_its_end()
         if (problem := _problem_of_answer(found)) is not None:
             return problem
         is_used = False
-        with _process(sandbox, "tests_side", limits) as tests_side:
-            line = tests_side.ask({"setup": setup, "tests": tests, "entry_points": list(entry_points)})
-            while line is not None and line.startswith(b'{"call"'):
-                asked = json.loads(line)["call"]
-                found = program_side.ask(asked)
-                if found is None:
-                    return program_side.verdict_of_its_end()
-                is_used |= "get" not in asked or not found.startswith((b'{"value": {"object"', b'{"error"'))
-                line = tests_side.ask_raw(found)
-            if line is None:
-                return tests_side.verdict_of_tests_end()
-            given = json.loads(line)
-            if given["verdict"] != "passed":
-                return CodeVerdict(_problem(given["verdict"]), given.get("text", ""))
-            if not is_used:
-                raise OSError("the tests never used the program, so that any would pass")
-            return CodeVerdict(None)
+        line = tests_side.ask({"setup": setup, "tests": tests, "entry_points": list(entry_points)})
+        while line is not None and line.startswith(b'{"call"'):
+            asked = json.loads(line)["call"]
+            found = program_side.ask(asked)
+            if found is None:
+                return program_side.verdict_of_its_end()
+            is_used |= "get" not in asked or not found.startswith((b'{"value": {"object"', b'{"error"'))
+            line = tests_side.ask_raw(found)
+        given = {} if line is None else json.loads(line)
+        if "verdict" not in given:
+            return tests_side.verdict_of_tests_end(given.get("ended"))
+        tests_side.is_idle = True
+        if given["verdict"] != "passed":
+            return CodeVerdict(_problem(given["verdict"]), given.get("text", ""))
+        if not is_used:
+            raise OSError("the tests never used the program, so that any would pass")
+        return CodeVerdict(None)
 
 
 def _problem_of_answer(line: bytes) -> CodeVerdict | None:
@@ -89,7 +105,10 @@ def _problem_of_answer(line: bytes) -> CodeVerdict | None:
         return None
     try:
         error = json.loads(line)["error"]
-        return CodeVerdict(_problem(error["kind"]), f"{error['class']}: {error['text']}".strip(": ")[:_MAX_DETAIL])
+        text = f"{error['class']}: {error['text']}".strip(": ")[:_MAX_DETAIL]
+        return CodeVerdict(
+            _problem(error["kind"]), "\n".join(filter(None, (text, str(error.get("where", ""))[:_MAX_DETAIL])))
+        )
     except (ValueError, TypeError, KeyError, RecursionError):
         return CodeVerdict("exception", "the program wrote something else in place of its answer")
 
@@ -108,7 +127,7 @@ def judge_by_command(
     """
     files = {command[-1]: tests, f"reply{Path(command[-1]).suffix}": program}
     asked = {"files": files, "command": list(command), "timeout_s": limits.timeout_s, "memory_mb": limits.memory_mb}
-    with _process(sandbox, "command_side", limits) as side:
+    with _program(sandbox, "command_side", limits) as side:
         return side.verdict_of_command(asked)
 
 
@@ -116,14 +135,23 @@ class _Side:
     """One process in a sandbox, which is asked by lines, within a time."""
 
     def __init__(self, process: subprocess.Popen[bytes], limits: CodeLimits) -> None:
+        self.is_idle = False
+        """True if it can take another sample's tests."""
         self._process = process
-        self._limits = limits
         self._to, self._back = (cast("IO[bytes]", stream).fileno() for stream in (process.stdin, process.stdout))
         os.set_blocking(self._to, False)
-        self._started = time.monotonic()
-        self._deadline = self._started + _SLOWNESS * limits.timeout_s + _PATIENCE_S
         self._read = bytearray()
-        self._is_late = self._is_too_long = False
+        self.begin(limits)
+
+    def begin(self, limits: CodeLimits) -> None:
+        """Let its time begin."""
+        self._limits = limits
+        self._started = time.monotonic()
+        self._deadline = self._started + limits.most_seconds
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def ask(self, message: dict[str, Any]) -> bytes | None:
         return self.ask_raw(json.dumps(message).encode("ascii") + b"\n")
@@ -173,7 +201,11 @@ class _Side:
             raise OSError(text)
         if code in _KILLED and self._has_had_time():
             return self._out_of_time()
-        return CodeVerdict(None) if code == 0 else CodeVerdict("assertion", str(text) or f"exit code {code}")
+        if code == 0:
+            return CodeVerdict(None)
+        text = str(text)
+        found = next((problem for problem, words in _WORDS.items() if any(word in text for word in words)), "assertion")
+        return CodeVerdict(cast("Problem", found), text or f"exit code {code}")
 
     def verdict_of_its_end(self) -> CodeVerdict:
         """Return why the process of the program gives no answer."""
@@ -189,11 +221,11 @@ class _Side:
             return self._out_of_time()
         return CodeVerdict("exception", f"it ended its process (exit code {code})")
 
-    def verdict_of_tests_end(self) -> CodeVerdict:
+    def verdict_of_tests_end(self, code: int | None) -> CodeVerdict:
         """Return the verdict where the tests give none in time. Raises ``OSError`` if they have ended their process."""
-        if self._is_late:
+        if self._is_late or code in _KILLED:
             return self._out_of_time()
-        raise OSError("the tests ended their own process, or took more memory or time than a test may")
+        raise OSError("the tests ended their own process, or took more memory than a test may")
 
     def _out_of_time(self) -> CodeVerdict:
         return CodeVerdict("time", f"it took longer than {self._limits.timeout_s:g} s")
@@ -204,26 +236,77 @@ class _Side:
 
 
 @contextmanager
-def _process(sandbox: CodeSandbox, side: str, limits: CodeLimits) -> Iterator[_Side]:
-    """Start a process in a sandbox. Raises ``OSError`` if it does not say that it is there."""
-    with sandbox.started(_code(side)) as process:
-        one = _Side(process, limits)
-        if one.read_line() != _READY:
-            raise OSError(f"the sandbox ended at once (exit code {process.poll()})")
-        yield one
+def _program(sandbox: CodeSandbox, side: str, limits: CodeLimits) -> Iterator[_Side]:
+    """Start the process of a program. Raises ``OSError`` if it does not say that it is there."""
+    started = sandbox.started(
+        _code(side, not sandbox.image), memory_mb=limits.memory_mb, seconds=limits.most_seconds + _PATIENCE_S
+    )
+    with started as process:
+        yield _ready(process, limits)
+
+
+_idle: dict[tuple[int, CodeSandbox], list[tuple[_Side, ExitStack]]] = {}
+"""Processes that wait for tests, by the process that has started them: a fork of it has its files, but not its turn."""
+
+
+@contextmanager
+def _tests(sandbox: CodeSandbox, limits: CodeLimits) -> Iterator[_Side]:
+    """Return a process for tests that waits, or start one. Raises ``OSError`` if it does not say that it is there.
+
+    It is kept for the next sample if it has given a verdict, and ended otherwise.
+    """
+    waiting = _idle.setdefault((os.getpid(), sandbox), [])
+    with ExitStack() as stack:
+        while waiting:
+            side, own = waiting.pop()
+            stack.push(own)
+            if not side.has_ended:
+                side.is_idle = False
+                side.begin(limits)
+                break
+        else:
+            process = stack.enter_context(sandbox.started(_code("tests_side", not sandbox.image), memory_mb=_TESTS_MB))
+            side = _ready(process, limits)
+        yield side
+        if side.is_idle:
+            waiting.append((side, stack.pop_all()))
+
+
+@atexit.register
+def end_tests() -> None:
+    """End the processes that wait for tests; the next sample starts one again."""
+    for (process, _), waiting in _idle.items():
+        while waiting and process == os.getpid():
+            waiting.pop()[1].close()
+
+
+def _ready(process: subprocess.Popen[bytes], limits: CodeLimits) -> _Side:
+    """Return the side of a process that has started. Raises ``OSError`` if it does not say that it is there."""
+    side = _Side(process, limits)
+    if side.read_line() != _READY:
+        raise OSError(f"the sandbox ended at once (exit code {process.poll()})")
+    return side
 
 
 @cache
-def _code(side: str) -> str:
+def _code(side: str, is_own_python: bool) -> str:
     """Return the text that a sandbox's Python runs: ``values.py`` as a module, and then the side's own file.
 
-    The files are not there to be read, as this package is outside of the sandbox.
+    The files are not there to be read, as this package is outside of the sandbox. Where Python is ``is_own_python``,
+    they are compiled here, once and not for each reply.
     """
-    folder, name = Path(__file__).parent, f"{__package__}.values"
-    values, own = ((folder / f"{file}.py").read_text(encoding="utf-8") for file in ("values", side))
+    name = f"{__package__}.values"
+
+    def run(file: str, names: str) -> str:
+        text = Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")
+        if not is_own_python:
+            return f"exec(compile({text!r}, '{file}.py', 'exec'), {names})\n"
+        code = binascii.b2a_base64(marshal.dumps(compile(text, f"{file}.py", "exec", dont_inherit=True)), newline=False)
+        return f"exec(marshal.loads(binascii.a2b_base64({code!r})), {names})\n"
+
     return (
-        f"import sys, types\nsys.stdout.write({_READY.decode()!r})\nsys.stdout.flush()\n"
+        f"import binascii, marshal, sys, types\nsys.stdout.write({_READY.decode()!r})\nsys.stdout.flush()\n"
         f"values = sys.modules[{name!r}] = types.ModuleType({name!r})\n"
-        f"exec(compile({values!r}, 'values.py', 'exec'), values.__dict__)\n"
-        f"exec(compile({own!r}, '{side}.py', 'exec'), {{'__name__': '__main__'}})\n"
+        + run("values", "values.__dict__")
+        + run(side, "{'__name__': '__main__'}")
     )

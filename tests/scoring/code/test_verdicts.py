@@ -46,6 +46,13 @@ def verdict(
         ("def f(n):\n    yield from range(n)\n", "assert list(f(3)) == [0, 1, 2]"),
         ("import math\nPI = math.pi\n", "import math\nassert PI == math.pi"),
         ("def outer():\n    def inner(x):\n        return x + 1\n    return inner\n", "assert outer()(1) == 2"),
+        ("class Stack:\n    def __init__(self): self.x = []\n    def push(self, v): self.x.append(v)\n"
+         "    def __len__(self): return len(self.x)\n    def __getitem__(self, i): return self.x[i]\n"
+         "    def __setitem__(self, i, v): self.x[i] = v\n    def __delitem__(self, i): del self.x[i]\n",
+         "s = Stack()\ns.push(3)\nassert len(s) == 1 and s[0] == 3 and 3 in s\ns[0] = 4\n"
+         "assert list(s) == [4]\ndel s[0]\nassert len(s) == 0"),
+        ("def count():\n    n = 0\n    while True:\n        yield n\n        n += 1\n",
+         "numbers = count()\nassert next(numbers) == 0\nassert next(numbers) == 1"),
         ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(3)\n",
          "assert f().x == 3"),
         ("print('hello')\nif __name__ == '__main__':\n    raise SystemExit\ndef f():\n    return input\n",
@@ -59,17 +66,34 @@ def test_right_programs(sandbox: CodeSandbox, program: str, tests: str) -> None:
 @pytest.mark.parametrize(
     ("program", "tests", "problem", "detail"),
     [
-        ("def f(:\n", "f()", "syntax", "SyntaxError: invalid syntax (reply.py, line 1)"),
+        ("def f(:\n", "f()", "syntax",
+         "SyntaxError: invalid syntax (reply.py, line 1)\nline 1 of the program: def f(:"),
         ("def f():\n    return 1\n",
-         "x = 1\nassert f() == 2, 'two'", "assertion", "AssertionError: two (line 2 of the tests)"),
-        ("def f():\n    return {}['a']\n", "f()", "exception", "KeyError: \"'a'\" (line 1 of the tests)"),
-        ("raise RuntimeError('at load')\n", "f()", "exception", "RuntimeError: at load"),
-        ("import nothing_of_this_name\n",
-         "f()", "exception", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-        ("def f():\n    return bytearray(10 ** 12)\n", "f()", "memory", "MemoryError (line 1 of the tests)"),
+         "x = 1\nassert f() == 2, 'two'", "assertion",
+         "AssertionError: two\nline 2 of the tests: assert f() == 2, 'two'\nthe last call: f() returned 1"),
+        ("def f(x, y):\n    return x * y\n", "assert f('ab', y=2) == 'ab'", "assertion",
+         "AssertionError\nline 1 of the tests: assert f('ab', y=2) == 'ab'\n"
+         "the last call: f('ab', y=2) returned 'abab'"),
+        ("def f():\n    return {}['a']\n", "f()", "exception",
+         "KeyError: \"'a'\"\nline 1 of the tests: f()\nline 2 of the program: return {}['a']"),
+        ("raise RuntimeError('at load')\n", "f()", "exception",
+         "RuntimeError: at load\nline 1 of the program: raise RuntimeError('at load')"),
+        ("import nothing_of_this_name\n", "f()", "exception",
+         "ModuleNotFoundError: No module named 'nothing_of_this_name'\n*"),
+        ("def f():\n    return bytearray(10 ** 12)\n", "f()", "memory", "MemoryError\nline 1 of the tests: f()*"),
         ("import os\ndef f():\n    os._exit(3)\n", "f()", "exception", "it ended its process (exit code 3)"),
         ("def f():\n    return 'x' * 20_000_000\n", "f()", "memory", "a value of more than 16 MB"),
-        ("class A:\n    pass\n", "assert A() == A()", "assertion", "AssertionError (line 1 of the tests)"),
+        ("class A:\n    pass\n",
+         "assert A() == A()", "exception", "TypeError: the tests compare two objects of the program's classes*"),
+        ("class A:\n    def __eq__(self, other):\n        return True\n",
+         "assert A() == 1", "assertion", "AssertionError\nline 1 of the tests: assert A() == 1*"),
+        ("class A:\n    def __len__(self):\n        return 5\n"
+         "    def __contains__(self, other):\n        return True\n",
+         "assert len(A()) == 5\nassert 3 in A()", "exception", "TypeError: *"),
+        ("def f():\n    yield 1\n",
+         "g = f()\nassert next(g) == 1\nall(next(g) == n for n in [2])", "exception", "ProgramError: StopIteration*"),
+        ("def f():\n    return 10 ** 5000\n",
+         "assert f() == 1, f()", "assertion", "AssertionError\nline 1 of the tests*"),
         ("class A:\n    pass\n",
          "assert A()", "exception", "TypeError: the program returned an object of a class of its own*"),
         ("def f(g):\n    return g()\n",
@@ -102,9 +126,9 @@ def test_what_a_program_writes_in_place_of_an_answer_costs_its_own_sample(sandbo
 
 
 def test_a_sandbox_that_does_not_start_makes_no_reply_wrong() -> None:
-    for command in (["false"], ["sh", "-c", "exit 3", "sh"], ["echo"]):
+    for command in (("false",), ("sh", "-c", "exit 3", "sh"), ("echo",)):
         with pytest.raises(OSError, match="the sandbox ended at once"):
-            verdict(CodeSandbox("bubblewrap", command, ["python3"]), RIGHT, TESTS)
+            verdict(CodeSandbox("bubblewrap", command, ("python3",)), RIGHT, TESTS)
 
 
 def test_tests_that_end_their_process_make_no_reply_wrong(sandbox: CodeSandbox) -> None:
@@ -140,6 +164,15 @@ def test_a_child_that_lives_on_holds_nothing_up(sandbox: CodeSandbox) -> None:
     started = time.monotonic()
     assert judge(sandbox, CHILD, setup="", tests="assert f() == 1", entry_points=(), limits=limits).problem is not None
     assert time.monotonic() - started < 80
+
+
+def test_tests_share_a_sandbox_and_neither_files_nor_modules(sandbox: CodeSandbox) -> None:
+    """Python starts once for the tests of all samples, and each sample's tests run in a process of their own."""
+    tests = "import math, os\nassert f() == 1 and os.listdir('.') == [] and math.pi > 3\n"
+    for _ in range(2):
+        assert verdict(sandbox, "def f():\n    return 1\n", tests + "math.pi = 3\nopen('left', 'w').close()") == (
+            CodeVerdict(None)
+        )
 
 
 def test_tests_have_bounds_of_their_own(sandbox: CodeSandbox) -> None:
@@ -210,6 +243,29 @@ def test_programs_that_only_a_sandbox_keeps_from_harm(name: str, monkeypatch: py
     assert "secret" not in found.detail
 
 
+FORKS = """\
+import os, time
+def forked():
+    for number in range(100):
+        try:
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+        except OSError:
+            return number
+    return 100
+"""
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_processes_are_bounded_in_bubblewrap_also_for_root() -> None:
+    """The kernel bounds no processes of root's; those here end with the sandbox."""
+    sandbox = find_sandbox("bubblewrap")
+    assert sandbox.weakness is None
+    assert verdict(sandbox, FORKS, "assert 32 < forked() < 64") == CodeVerdict(None)
+
+
 CONTAINED = """\
 import ctypes, os, socket
 
@@ -268,6 +324,12 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("double() { echo $(($1 * 2)); }", CodeVerdict(None)),
         ("double() { echo $(($1 * 3)); }", CodeVerdict("assertion", "AssertionError: double 2")),
         ("double() {", CodeVerdict("assertion", "*")),
+        (
+            "echo 'x.js:3' >&2; echo 'SyntaxError: no' >&2; echo '  at x' >&2; exit 1",
+            CodeVerdict("syntax", "SyntaxError: no\nat x"),
+        ),
+        ("echo 'TypeError: no' >&2; exit 1", CodeVerdict("exception", "TypeError: no")),
+        ("echo 'JavaScript heap out of memory' >&2; exit 134", CodeVerdict("memory", "JavaScript heap out of memory")),
         ("exit 3", CodeVerdict("assertion", "exit code 3")),
         ("exit 0", CodeVerdict(None)),  # as docs/code.md says
     ],
@@ -275,6 +337,30 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_another_language_by_a_command(sandbox: CodeSandbox, script: str, program: str, expected: CodeVerdict) -> None:
     found = judge_by_command(sandbox, program, script, ["sh", "test.sh"], LIMITS)
     assert found == expected or (expected.detail == "*" and found.problem == expected.problem)
+
+
+JAVASCRIPT = """\
+const assert = require("assert");
+const { double } = require("./reply.js");
+assert.strictEqual(double(2), 4);
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("node", path="/usr/local/bin:/usr/bin:/bin") is None, reason="node is not installed")
+def test_javascript(sandbox: CodeSandbox) -> None:
+    end = "\nmodule.exports = { double };\n"
+    for program, problem, detail in (
+        ("function double(x) { return 2 * x; }", None, ""),
+        ("function double(x) { return 3 * x; }", "assertion", "AssertionError [ERR_ASSERTION]: Expected values"),
+        ("function double(x) { return", "syntax", "SyntaxError: "),
+        ("function double(x) { return x.y.z; }", "exception", "TypeError: Cannot read"),
+        ("function double(x) { require('fs').writeFileSync('/usr/x', ''); }", "exception", "Error: E"),
+        ("function double(x) { for (;;); }", "time", "it took longer than 1 s"),
+    ):
+        found = judge_by_command(sandbox, program + end, JAVASCRIPT, ["node", "test.js"], CodeLimits(1, 1024))
+        if sandbox.kind != "none" or "/usr" not in program:
+            assert (found.problem, found.detail[: len(detail)]) == (problem, detail)
 
 
 def test_a_command_that_there_is_not(sandbox: CodeSandbox) -> None:
@@ -325,7 +411,11 @@ def test_scores(scorer: CodeScorer) -> None:
     )
     assert (right.status, right.values["accuracy"], right.details) == ("correct", 1.0, {})
     assert (wrong.status, wrong.values["failed_assertion"], wrong.values["failed_time"]) == ("wrong", 1.0, 0.0)
-    assert wrong.details == {"problem": "assertion", "detail": "AssertionError (line 1 of the tests)"}
+    assert wrong.details["problem"] == "assertion"
+    assert str(wrong.details["detail"]).split("\n")[1:] == [
+        "line 1 of the tests: assert f(1) == 2",
+        "the last call: f(1) returned 1",
+    ]
     assert (none.status, none.no_answer, sum(none.values.values())) == ("wrong", True, 0.0)
 
 
