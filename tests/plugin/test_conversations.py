@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import Any
 
 import pytest
 
 from pytest_llmeval.cli import main
+from tests.support import REPOSITORY
+from tests.tiny_models import CHAT_TEMPLATE
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "balance", "arguments": '{"account": 7}'}}
 TALK = [
@@ -96,3 +99,35 @@ def test_it_is_read_turn_by_turn_and_judged_whole(project: pytest.Pytester, caps
     assert "turn 1 of 4: system: You are a bank." in lines
     assert "turn 3 of 4: assistant: calls balance(account=7)" in lines
     assert "turn 4 of 4: tool balance: 12.5" in lines
+
+
+@pytest.mark.forks_torch
+def test_what_a_checkpoint_cannot_read_is_a_line_and_the_others_go_on(
+    llm_pytester: pytest.Pytester, workers: list[str]
+) -> None:
+    """Options are scored after the other conversations."""
+    demo, model = REPOSITORY / "pytest_llmeval" / "demo_model", llm_pytester.path / "model"
+    shutil.copytree(demo, model, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    user, assistant = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    rows = [
+        {"id": "read", "talk": [user, assistant, user]},
+        {"id": "begun", "talk": [user, {"role": "assistant", "content": "The answer:"}]},
+        {"id": "refused", "talk": [user, {"role": "system", "content": "s"}, user]},
+        {"id": "long", "talk": [user, assistant] * 500 + [user]},
+    ]
+    (llm_pytester.path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (llm_pytester.path / "s.yaml").write_text(SUITE.replace("contains", "choice\nchoices: [' x', ' y']\ntarget: 0"))
+    result = llm_pytester.runpytest_subprocess(*workers, "--llm-model=model", "--llm-report=r.json", "s.yaml")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    report: dict[str, Any] = json.loads((llm_pytester.path / "r.json").read_text())
+    unscored = {record["id"] for record in report["records"] if record["status"] == "unscored"}
+    assert unscored == {"refused", "long"}
+    result.stdout.fnmatch_lines_random(
+        [
+            "*rows.jsonl:3: sample 'refused': the tokenizer's chat template refuses the prompt: *system comes first "
+            "(its messages: user, system, user)",
+            "*rows.jsonl:4: sample 'long': * too many*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")

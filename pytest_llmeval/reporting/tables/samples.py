@@ -167,7 +167,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     Neither is ``printable`` yet. ``whole``: with each option on a line, and each step of a trace. ``options``: with the
     options.
     """
-    if record.question is not None:
+    if record.question:
         yield "question", record.question
     if prompt and record.prompt is not None:
         turns = _messages(record.prompt) if whole and isinstance(record.prompt, list) else []

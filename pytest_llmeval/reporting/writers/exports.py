@@ -255,7 +255,7 @@ def _head(group: Group, metrics: dict[str, JSON]) -> str:
 def _question(record: Record) -> dict[str, JSON]:
     return {
         "qid": record.id,
-        "question": record.question,
+        "question": record.question or (as_text(record.prompt) if isinstance(record.prompt, list) else record.question),
         "gold": None if record.target is None or record.target == [] else as_text(record.target),
         "pred": None if record.status == "unscored" else record.answer,
         "correct": {"correct": True, "wrong": False}.get(record.status),
