@@ -6,19 +6,20 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.encoding import EncodedPair
+from pytest_llmeval.models.encoding import EncodedPair, Encoder
 from pytest_llmeval.models.endpoints import Endpoint
 from pytest_llmeval.models.reasoning import without_reasoning
 from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.connections import Reply, TimedReply
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair, seed_of
 from pytest_llmeval.models.servers.echoed_logprobs import is_greedy
-from pytest_llmeval.models.servers.loading import DIALECT_CLASSES
+from pytest_llmeval.models.servers.loading import DIALECT_CLASSES, ServerTokenizer
 from pytest_llmeval.text.messages import read_messages
 from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.text.tool_schemas import tools_as_text
@@ -821,3 +822,14 @@ def test_conversations_of_ollama() -> None:
         {"role": "tool", "content": "", "tool_call_id": "call_2", "tool_name": "f"},
     ]
     assert [message["role"] for message in sent] == [turn.role for turn in CONVERSATION]
+
+
+def test_log_likelihoods_after_a_conversation_are_of_the_server_s_own_rendering() -> None:
+    """A chat template here takes arguments as a mapping, and the server takes them as text."""
+    client = FakeClient({"prompt": "<rendered>"})
+    replica = SimpleNamespace(dialect=dialect_of("llama-server"), client=client)
+    tokenizer: Any = ServerTokenizer(cast("Any", None))
+    tokenizer._ask = lambda question: asyncio.run(question(replica))
+    assert Encoder(tokenizer).render(CONVERSATION) == "<rendered>"
+    calls = client.bodies[0]["messages"][2]["tool_calls"]
+    assert [call["function"]["arguments"] for call in calls] == ['{"x": 2}', "{}"]
