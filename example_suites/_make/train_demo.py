@@ -10,8 +10,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,22 +61,47 @@ class Recipe:
     max_context: int = 4096
 
 
-def train_tokenizer(recipe: Recipe) -> Any:
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a model learns from: the maker of its corpus, the check of each document, its chats and where it is kept.
+
+    ``corpus`` takes a seed; what it returns has ``document``, ``writers`` and ``words``, as ``corpus.Corpus`` has.
+    ``marks`` are the tokens that separate the turns of a chat.
+    """
+
+    corpus: Callable[[int], Any]
+    check: Callable[[Iterable[Document]], None]
+    chat_template: str
+    folder: Path
+    marks: tuple[str, ...] = ()
+
+
+@cache
+def held_out() -> frozenset[str]:
+    return held_out_lines()
+
+
+DEMO = Material(Corpus, lambda documents: apart.check(documents, held_out()), CHAT_TEMPLATE, DEMO_MODEL)
+
+
+def train_tokenizer(recipe: Recipe, material: Material) -> Any:
     """A byte-level BPE over the corpus, a number with its space apart; every text starts with the end-of-text token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r" ?\d+"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    corpus = Corpus(recipe.seed)
+    corpus = material.corpus(recipe.seed)
     trainer = trainers.BpeTrainer(
         vocab_size=recipe.vocab_size,
-        special_tokens=[END],
+        special_tokens=[END, *material.marks],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     # Words in rows count beside the documents, so that nearly every word becomes a token of its own.
     texts = [corpus.document(0.5).text for _ in range(20_000)]
+    for mark in material.marks:
+        texts = [text.replace(mark, "\n") for text in texts]
     tokenizer.train_from_iterator([*texts, *(" " + " ".join(corpus.words) for _ in range(300))], trainer)
     end_id = tokenizer.token_to_id(END)
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -89,7 +115,7 @@ def train_tokenizer(recipe: Recipe) -> Any:
         pad_token=END,
         model_max_length=recipe.max_context,
         clean_up_tokenization_spaces=False,
-        chat_template=CHAT_TEMPLATE,
+        chat_template=material.chat_template,
     )
 
 
@@ -204,20 +230,19 @@ def pack(recipe: Recipe, examples: Iterator[Example], pad_id: int) -> Iterator[B
         used[row] += size
 
 
-def examples_of(recipe: Recipe, tokenizer: Any, progress: Progress) -> Iterator[Example]:
+def examples_of(recipe: Recipe, tokenizer: Any, material: Material, progress: Progress) -> Iterator[Example]:
     """Examples without end; checks that no document holds a question of a suite."""
-    corpus = Corpus(recipe.seed)
-    forbidden = held_out_lines()
+    corpus = material.corpus(recipe.seed)
     while True:
         documents = [corpus.document(progress.share) for _ in range(200)]
-        apart.check(documents, forbidden)
+        material.check(documents)
         examples = encode(tokenizer, documents, recipe.context_weight)
         yield from (example for example in examples if len(example.ids) <= recipe.row_width)
 
 
-def held_back(recipe: Recipe, tokenizer: Any) -> dict[str, Batch]:
+def held_back(recipe: Recipe, tokenizer: Any, material: Material) -> dict[str, Batch]:
     """A batch of each kind of document, drawn with another seed from the training side, to watch progress on."""
-    corpus = Corpus(recipe.seed + 1)
+    corpus = material.corpus(recipe.seed + 1)
     batches = {}
     for kind, write in corpus.writers.items():
         examples = encode(tokenizer, [write() for _ in range(100)], 0.0)
@@ -243,7 +268,7 @@ def rate_factor(recipe: Recipe, step: int) -> float:
     return min(1.0, (step + 1) / (recipe.warmup * recipe.num_steps), (1.0 - progress) / recipe.cooldown)
 
 
-def train(recipe: Recipe, tokenizer: Any, folder: Path, save_every: int) -> Any:
+def train(recipe: Recipe, tokenizer: Any, material: Material, folder: Path, save_every: int) -> Any:
     """Trains a new model with AdamW; saves to `folder` as it goes."""
     model = new_model(recipe, len(tokenizer), tokenizer.eos_token_id)
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
@@ -252,8 +277,8 @@ def train(recipe: Recipe, tokenizer: Any, folder: Path, save_every: int) -> Any:
     started = time.perf_counter()
     num_tokens, recent = 0, 0.0
     progress = Progress()
-    rows = pack(recipe, examples_of(recipe, tokenizer, progress), tokenizer.pad_token_id)
-    checks = held_back(recipe, tokenizer)
+    rows = pack(recipe, examples_of(recipe, tokenizer, material, progress), tokenizer.pad_token_id)
+    checks = held_back(recipe, tokenizer, material)
     for step, batch in enumerate(islice(rows, recipe.num_steps)):
         progress.share = step / recipe.num_steps
         hidden = model.model(input_ids=batch.ids, attention_mask=batch.mask()).last_hidden_state[:, :-1]
@@ -294,20 +319,20 @@ def write_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     weights.chmod(0o644)
 
 
-def main() -> None:
-    """Trains and writes the checkpoint; prints what the card quotes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=DEMO_MODEL)
-    parser.add_argument("--steps", type=int, default=Recipe().num_steps)
+def make(material: Material, recipe: Recipe, about: str | None) -> None:
+    """Trains and writes the checkpoint, as the command line says; prints what the card quotes."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--out", type=Path, default=material.folder)
+    parser.add_argument("--steps", type=int, default=recipe.num_steps)
     parser.add_argument("--save-every", type=int, default=0, help="also write the checkpoint every so many steps")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.use_deterministic_algorithms(True)
-    recipe = Recipe(num_steps=arguments.steps)
+    recipe = replace(recipe, num_steps=arguments.steps)
     started = time.perf_counter()
-    tokenizer = train_tokenizer(recipe)
-    model = train(recipe, tokenizer, arguments.out, arguments.save_every)
+    tokenizer = train_tokenizer(recipe, material)
+    model = train(recipe, tokenizer, material, arguments.out, arguments.save_every)
     write_checkpoint(model, tokenizer, arguments.out)
     size = sum(path.stat().st_size for path in arguments.out.iterdir() if path.is_file())
     summary = {
@@ -320,4 +345,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    make(DEMO, Recipe(), __doc__)

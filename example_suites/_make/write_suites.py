@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import every_key, world
+from . import assistant, every_key, world
 from .facts_time import FRAMES
 from .numbers import NEW_PEOPLE, Problem, word_problem
 from .reading import Reading, reading
@@ -184,6 +184,7 @@ def data_files() -> dict[str, str]:
         "mmlu/dev.jsonl": jsonl(mmlu(rng("mmlu dev"), NUM_SHOTS_PER_SUBJECT, for_test=False)),
         "every_key/every_key.yaml": every_key.suite_text(rng("every_key")),
         "every_key/sums.json": every_key.sums_text(rng("sums")),
+        **{f"assistant/{name}.jsonl": jsonl(rows) for name, rows in assistant.rows().items()},
     }
 
 

@@ -200,9 +200,9 @@ OPTIONS: tuple[Option, ...] = (
         kind="list",
         metavar="SPEC",
         parse=_model,
-        help="The model that answers: 'demo' (ships with the plugin), a Hugging Face id, a checkpoint folder, "
-        "http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, replay:FILE (replies from a file), "
-        "python:MODULE:NAME (a function or class), random or majority (guessing). "
+        help="The model that answers: 'demo' or 'demo-assistant' (they ship with it), a Hugging Face id, a checkpoint "
+        "folder, http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, replay:FILE (replies from a "
+        "file), python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     *(

@@ -105,6 +105,7 @@ def test_wheel_holds_the_demo_model_the_types_and_the_licence(wheel: Path) -> No
         "pytest_llmeval/commands/starter/first.yaml",
         "pytest_llmeval/commands/starter/github.yml",
         "pytest_llmeval/commands/starter/gitlab.yml",
+        "pytest_llmeval/demo_assistant/model.safetensors",
         "pytest_llmeval/demo_model/config.json",
         "pytest_llmeval/demo_model/model.safetensors",
         "pytest_llmeval/demo_model/tokenizer.json",
@@ -114,8 +115,8 @@ def test_wheel_holds_the_demo_model_the_types_and_the_licence(wheel: Path) -> No
 
 def test_wheel_is_small(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        model = sum(entry.file_size for entry in archive.infolist() if "/demo_model/" in entry.filename)
-    assert model <= 5 * MB
+        models = sum(entry.file_size for entry in archive.infolist() if "/demo_" in entry.filename)
+    assert models <= 5 * MB
     assert wheel.stat().st_size <= 6 * MB
 
 

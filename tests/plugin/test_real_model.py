@@ -30,7 +30,8 @@ def test_the_main_job(llm_pytester: pytest.Pytester) -> None:
         assert result.ret == 0
         reports.append(read(llm_pytester.path))
     suites = {suite["name"]: suite for suite in reports[0]["suites"]}
-    assert len(suites) == sum(not path.with_name("requirements.txt").is_file() for path in SUITES.rglob("*.yaml"))
+    own_needs = [path.parent for path in SUITES.rglob("requirements.txt")] + [SUITES / "assistant"]
+    assert len(suites) == sum(path.parent not in own_needs for path in SUITES.rglob("*.yaml"))
     for name, suite in suites.items():
         assert suite["num_scored"] == suite["num_expected"] >= (12 if name == "judged_rag" else 24), name
         if name == "judged_aspects":  # ratings, and nothing right or wrong
@@ -52,6 +53,24 @@ def test_the_main_job(llm_pytester: pytest.Pytester) -> None:
     assert [model["fingerprint"] for model in reports[0]["models"]] == [
         model["fingerprint"] for model in reports[1]["models"]
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n2"]], ids=["alone", "n2"])
+def test_the_assistant(llm_pytester: pytest.Pytester, workers: list[str]) -> None:
+    """Tool calls, conversations and programs; where no sandbox is, all but programs."""
+    suites = [
+        path for path in SUITES.joinpath("assistant").glob("*.yaml") if path.stem != "code" or shutil.which("bwrap")
+    ]
+    options = ["--llm-model=demo-assistant", "--llm-report=out.json", "-p", "no:cacheprovider", "--llm-allow-code"]
+    result = llm_pytester.runpytest_subprocess(*workers, *options, *map(str, suites))
+    assert result.ret == 0
+    for suite in (found := read(llm_pytester.path)["suites"]):
+        assert suite["num_scored"] == suite["num_expected"] == 48, suite["name"]
+        accuracy = suite["metrics"]["accuracy"]
+        assert accuracy["ci_low"] > 0.3, f"{suite['name']} is hardly right"
+        assert accuracy["ci_high"] < 1, f"{suite['name']} is perfect"
+    assert len(found) == len(suites)
 
 
 @pytest.mark.slow

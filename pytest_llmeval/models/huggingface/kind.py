@@ -39,13 +39,15 @@ __all__ = ["Demo", "Folder", "Hub", "demo_folder", "load_backend"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?", re.ASCII)
 _LONGEST_HUB_ID = 96
-_BUILT_IN = ("demo", "random", "majority")
+_CHECKPOINTS = {"demo": "demo_model", "demo-assistant": "demo_assistant"}
+"""The folders of the checkpoints that ship in the package."""
+_BUILT_IN = (*_CHECKPOINTS, "random", "majority")
 """The names of models that ship here."""
 
 
-def demo_folder() -> Path:
-    """Return the folder of the checkpoint that ships in the package, which ``demo`` means."""
-    return Path(__file__).resolve().parents[2] / "demo_model"
+def demo_folder(name: str = "demo") -> Path:
+    """Return the folder of a checkpoint that ships in the package."""
+    return Path(__file__).resolve().parents[2] / _CHECKPOINTS[name]
 
 
 class Checkpoint(ModelKind):
@@ -155,16 +157,16 @@ class Folder(Checkpoint):
 
 
 class Demo(Folder):
-    """The checkpoint that ships in the package."""
+    """A checkpoint that ships in the package: ``demo``, or ``demo-assistant``, which chats."""
 
     name = usage = "demo"
     is_fallback = False
 
     def recognizes(self, text: str) -> bool:
-        return text == self.name
+        return text in _CHECKPOINTS
 
     def parse(self, text: str) -> ModelSpec:
-        return ModelSpec(name=text, kind=self, location=str(demo_folder()))
+        return ModelSpec(name=text, kind=self, location=str(demo_folder(text)))
 
 
 class Hub(Checkpoint):
