@@ -167,7 +167,7 @@ def _listed_presets(name: str | None, *, as_json: bool) -> str:
     return text + ("" if name is not None else _listed_groups())
 
 
-_FACTS = ("questions", "reference", "checked", "files")
+_FACTS = ("questions", "needs", "reference", "checked", "files")
 
 
 def _asks_for(preset: Preset) -> str:
@@ -237,6 +237,8 @@ def _described(preset: Preset) -> str:
         config = preset.defaults["dataset"].get("config")
         files = " and ".join(files[0].format(config=config) for files in preset.files.values())
         head += paragraph("data", f"the hub (the extra `datasets`), or {files} in the folder of --llm-data")
+    if preset.needs:
+        head += paragraph("needs", preset.needs)
     use = f"suite: my_{preset.name.replace('-', '_')}\npreset: {preset.name}\n"
     use += "" if has_hub else "dataset: {path: YOUR_FILE.jsonl}\n"
     if has_hub:

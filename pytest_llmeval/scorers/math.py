@@ -97,9 +97,10 @@ class MathSettings(ScorerSettings):
         description="Where the reply's answer is looked for: the first of these that finds one. boxed: the last "
         "complete \\boxed{} or \\fbox{}. answer: after the last 'answer is', 'answer:' or '####'. math: the last "
         "expression between $ $, \\( \\) or \\[ \\]. number: the last number. dollars: between the first and the "
-        "last $, else the whole reply. minerva: between 'Final Answer: The final answer is' and '. I hope it is "
-        "correct.'. whole: the whole reply. math_verify: Math-Verify searches reply and target itself. By default "
-        "boxed, answer, math, number for compare math_verify; dollars for hendrycks; minerva for minerva.",
+        "last $, else the whole reply. aime: the last \\boxed{} as lm-eval's aime reads it, else dollars. minerva: "
+        "between 'Final Answer: The final answer is' and '. I hope it is correct.'. whole: the whole "
+        "reply. math_verify: Math-Verify searches reply and target itself. By default boxed, answer, math, number for "
+        "compare math_verify; dollars for hendrycks; minerva for minerva.",
     )
     rel_tol: float | None = Field(
         None,

@@ -35,7 +35,7 @@ from pytest_llmeval.scoring.metrics.summary import summarize
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.suites.presets import all_presets, load_preset
 from pytest_llmeval.types import Score
-from tests.presets import likelihood_rows, rows
+from tests.presets import likelihood_rows, reply_rows, rows
 from tests.support import REPOSITORY
 
 __all__ = [
@@ -175,6 +175,8 @@ CASES = [
     ),
     Case("wikitext", "wikitext/wikitext.yaml", likelihood_rows.WIKITEXT, PERPLEXITIES),
     Case("perplexity", "pile/pile_arxiv.yaml", likelihood_rows.TEXTS, PERPLEXITIES),
+    Case("math-500-minerva", "minerva_math/minerva_math500.yaml", reply_rows.MATH_500, {}),
+    *(Case(**case) for case in reply_rows.CASES),
 ]  # fmt: skip
 """On rows written for the tests."""
 
@@ -204,6 +206,7 @@ CHATS = [
          shots=likelihood_rows.SIQA_TRAIN, num_fewshot=2),
     Case("lambada-openai", "lambada/lambada_openai.yaml", likelihood_rows.LAMBADA_OPENAI, {}),
     Case("lambada-standard", "lambada/lambada_standard.yaml", likelihood_rows.LAMBADA_STANDARD, {}),
+    *(Case(**case) for case in reply_rows.CHATS),
 ]  # fmt: skip
 CHATS = [replace(case, chat=chat) for case in CHATS for chat in ("question", "turns")]
 """Under a chat template, with examples in the question and as turns of their own."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -65,12 +67,17 @@ class Peer:
         if self.num_fewshot is not None:
             self.task.set_config("num_fewshot", self.num_fewshot)
         self.instances: list[list[Any]] = []
-        for number, doc in enumerate(self.task.eval_docs):
+        for number, doc in enumerate(self._documents()):
             context = self.task.fewshot_context(doc, num_fewshot=self.task.config.num_fewshot or 0)
             made = self.task.construct_requests(
                 doc=doc, ctx=context, metadata=(self.task.config.task, number, 1), apply_chat_template=False
             )
             self.instances.append(made if isinstance(made, list) else [made])
+
+    def _documents(self) -> list[Row]:
+        """Return the task's documents, the options of GPQA's in the order in which the preset shows them."""
+        with mock.patch("random.shuffle", _order_of_gpqa(next(iter(self.splits.values())))):
+            return list(self.task.eval_docs)
 
     def arguments(self) -> list[list[tuple[Any, ...]]]:
         """Return what each document's requests hold."""
@@ -121,6 +128,19 @@ def _parser_of_minerva() -> Iterator[None]:
     version = metadata.version
     with mock.patch.object(metadata, "version", lambda name: "4.11" if name.startswith("antlr4") else version(name)):
         yield
+
+
+def _order_of_gpqa(rows: Sequence[Row]) -> Callable[[list[str]], None]:
+    """Return a ``shuffle`` for lm-eval that puts the right option, the last of four, into the place that the last
+    character of the row's Record ID gives.
+    """
+    characters = string.digits + string.ascii_uppercase + string.ascii_lowercase
+    places = cycle([characters.index(row["Record ID"][-1]) % 4 for row in rows if "Record ID" in row])
+
+    def shuffle(options: list[str]) -> None:
+        options.insert(next(places), options.pop())
+
+    return shuffle
 
 
 def as_chat(messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:

@@ -30,7 +30,7 @@ def _squad() -> Comparison:
     """Compare with the functions of SQuAD's evaluation script, which lm-eval has in a task, the best reference each."""
     from tests.presets.lm_eval_side import scores_of
 
-    script, found = script_in_lm_eval(), Comparison("squad")
+    script, found = script_in_lm_eval("afrobench/afriqa/prompt_2"), Comparison("squad")
     asked: list[dict[str, Any]] = [{**row, "id": f"{row['id']}-{number}"} for row in rows.SQUAD for number in range(6)]
     suite = {"suite": "s", "preset": "squad", "dataset": {"path": asked}}
     with tempfile.TemporaryDirectory() as folder:
@@ -54,14 +54,19 @@ CHECKS: Mapping[str, Check] = {"squad": Check("SQuAD's evaluation script, as lm-
 """By the name of the preset."""
 
 _OWN = "not checked: the prompt and what counts as right are this project's own"
+_MATH = "not checked: the prompt is this project's own; Math-Verify itself compares"
 UNCHECKED: Mapping[str, str] = {
+    "aime24": _MATH,
+    "aime25": _MATH,
     "bfcl-irrelevance": "not checked: bfcl-eval judges in the program that asks its models; no call at all is right",
     "boolq": _OWN,
     "chronologic-brier": "not checked: there is no published program that scores the answers",
     "chronologic-mcq": "not checked: there is no published program that reads the letter",
     "csqa-text": "not checked: no task of lm-eval scores the texts of the options",
     "gsm8k-number": "not checked: requests are those of `gsm8k`, and the comparison of numbers is this project's own",
-    "math": "not checked: the prompt is this project's own; Math-Verify itself compares",
-    "math-judged": "not checked: the prompt is this project's own; Math-Verify itself compares, and a judge",
+    "gpqa-diamond": _OWN,
+    "math": _MATH,
+    "math-500": _MATH,
+    "math-judged": f"{_MATH}, and a judge",
 }
 """Why presets are compared with nothing, by their names."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+from pytest_llmeval.data.files import Source
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from tests.presets import likelihood_rows, rows
+from pytest_llmeval.suites.named import NamedSuite, load_named_suite
+from tests.presets import likelihood_rows, reply_rows, rows
 from tests.presets.conftest import Load
 
 NO_SHOTS = "prompt: {fewshot: {count: 0}}\n"
@@ -149,3 +156,85 @@ def test_truthfulqas_right_answer_is_where_the_labels_say(load: Load) -> None:
     turned = {"question": "Why?", "mc1_targets": {"choices": ["no", "so", "not so"], "labels": [0, 1, 0]}}
     suite = load(suite_of("truthfulqa-mc1"), {"r.jsonl": [rows.TRUTHFULQA[0], turned]})
     assert [sample.target for sample in suite.samples] == [[0], [1]]
+
+
+_REPLY_PRESETS: Mapping[str, list[rows.Row]] = {
+    "math-500": reply_rows.MATH_500,
+    "math-500-hendrycks": reply_rows.MATH_500,
+    "aime24": reply_rows.AIME_24,
+    "aime25": reply_rows.AIME_25,
+    "gpqa-diamond": reply_rows.GPQA,
+    "mmlu-pro": reply_rows.MMLU_PRO,
+    "drop": reply_rows.DROP,
+    "triviaqa": reply_rows.TRIVIAQA,
+    "nq-open": reply_rows.NQ_OPEN,
+    "mgsm-direct-te": reply_rows.mgsm("te")[0],
+    "mgsm-en-cot-zh": reply_rows.mgsm("zh")[0],
+    "mgsm-native-cot-fr": reply_rows.mgsm("fr")[0],
+}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of these benchmarks in their published names and forms."""
+    folder = tmp_path_factory.mktemp("published")
+
+    def write(name: str, text: str) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    def lines(some: list[rows.Row]) -> str:
+        return "".join(json.dumps(row) + "\n" for row in some)
+
+    def parquet(name: str, some: list[rows.Row]) -> None:
+        write(name, "")
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(some), folder / name)
+
+    write("math-500/test.jsonl", lines(reply_rows.MATH_500))
+    parquet("aime24/aime_2024_problems.parquet", reply_rows.AIME_24)
+    write("aime25/test.jsonl", lines(reply_rows.AIME_25))
+    cells = io.StringIO()
+    writer = csv.DictWriter(cells, list(reply_rows.GPQA[0]))
+    writer.writeheader()
+    writer.writerows(reply_rows.GPQA)
+    write("gpqa/gpqa_diamond.csv", cells.getvalue())
+    parquet("mmlu-pro/data/test-00000-of-00001.parquet", reply_rows.MMLU_PRO)
+    parquet("mmlu-pro/data/validation-00000-of-00001.parquet", reply_rows.MMLU_PRO_VALIDATION)
+    write("drop/drop_dataset_dev.json", json.dumps(dict(map(_drop_passage, reply_rows.DROP))))
+    parquet("triviaqa/rc.nocontext/validation-00000-of-00001.parquet", reply_rows.TRIVIAQA)
+    write("nq_open/NQ-open.dev.jsonl", lines(reply_rows.NQ_OPEN))
+    for language in ("te", "zh", "fr"):
+        test = reply_rows.mgsm(language)[0]
+        write(f"mgsm/mgsm_{language}.tsv", "".join(f"{row['question']}\t{row['answer_number']:,}\n" for row in test))
+    return folder
+
+
+def _drop_passage(row: rows.Row) -> tuple[str, rows.Row]:
+    """A passage of DROP's JSON, by its name: the hub has a row for each question, and lists in place of answers."""
+    several = row["validated_answers"]
+    answers = [dict(zip(several, values, strict=True)) for values in zip(*several.values(), strict=True)]
+    for answer in answers:  # an answer without a date has an empty one there
+        answer["date"] = {} if not any(answer["date"].values()) else answer["date"]
+    pair = {"question": row["question"], "answer": row["answer"], "query_id": row["query_id"]}
+    return row["section_id"], {
+        "passage": row["passage"],
+        "qa_pairs": [{**pair, "validated_answers": answers}],
+        "wiki_url": "",
+    }
+
+
+@pytest.mark.parametrize("preset", _REPLY_PRESETS)
+def test_published_files_are_what_the_hub_has(load: Load, published: Path, preset: str) -> None:
+    data = Source(published, "data")
+    named = Evaluation(load_named_suite(NamedSuite(preset, preset), Path("s.yaml"), data))
+    shots = ""
+    if preset == "mmlu-pro":
+        shots = f"prompt: {{fewshot: {{path: {published}/mmlu-pro/data/validation-00000-of-00001.parquet}}}}\n"
+    of_hub = Evaluation(load(suite_of(preset, more=shots), {"r.jsonl": _REPLY_PRESETS[preset]}))
+    assert len(named.suite.samples) == len(_REPLY_PRESETS[preset])
+    for one, other in zip(named.suite.samples, of_hub.suite.samples, strict=True):
+        assert (one.id, one.category) == (other.id, other.category)
+        mine, others = named.question(one), of_hub.question(other)
+        assert mine.requests == others.requests
+        assert mine.references == others.references
+        assert mine.right == others.right

@@ -1,4 +1,4 @@
-"""lm-eval's own functions for hendrycks_math and minerva_math, loaded from their files."""
+"""lm-eval's own functions for hendrycks_math, minerva_math and aime, loaded from their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-__all__ = ["HENDRYCKS", "MINERVA"]
+__all__ = ["AIME", "HENDRYCKS", "MINERVA"]
 
 
 def _version(name: str, real: Callable[[str], str] = importlib.metadata.version) -> str:
@@ -33,5 +33,6 @@ def _load(task: str) -> ModuleType:
     return module
 
 
+AIME = _load("aime")
 HENDRYCKS = _load("hendrycks_math")
 MINERVA = _load("minerva_math")

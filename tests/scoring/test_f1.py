@@ -1,4 +1,4 @@
-"""SQuAD's exact match and F1, against the published script's own lines, which lm-eval carries too."""
+"""SQuAD's and DROP's exact match and F1, against the published scripts' own lines, which lm-eval carries too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import re
 import string
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,14 @@ def test_values_are_those_of_squads_script(reply: str, references: list[str]) ->
     assert score.status == ("correct" if exact else "wrong")
 
 
-def script_in_lm_eval() -> Any:
-    """The copy of the script in lm-eval's task AfriQA: a module that imports the standard library alone."""
+@cache
+def script_in_lm_eval(task: str) -> Any:
+    """A copy of a script in a task of lm-eval: a module that does not import lm-eval."""
     found = importlib.util.find_spec("lm_eval")
     if found is None or found.origin is None:
         pytest.skip("lm_eval is not installed: pip install 'lm_eval[hf]==0.4.13'")
-    path = Path(found.origin).parent / "tasks" / "afrobench" / "afriqa" / "prompt_2" / "utils.py"
-    spec = importlib.util.spec_from_file_location("squad_script_in_lm_eval", path)
+    path = Path(found.origin).parent / "tasks" / task / "utils.py"
+    spec = importlib.util.spec_from_file_location("script_in_lm_eval", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -73,7 +75,7 @@ def script_in_lm_eval() -> Any:
 
 
 def test_values_are_those_of_the_script_in_lm_eval() -> None:
-    script = script_in_lm_eval()
+    script = script_in_lm_eval("afrobench/afriqa/prompt_2")
     pairs = [
         ("The Eiffel Tower, in Paris!", "eiffel tower"),
         ("paris paris paris", "Paris, the Paris of France"),
@@ -143,6 +145,56 @@ def test_a_reference_is_right_and_nothing_is_not(reference: str) -> None:
     score = judge_reply(F1Settings(), reference, reference)
     assert score.values == {"accuracy": 1.0, "f1": 1.0}
     assert (judge_reply(F1Settings(), reference, "").status == "correct") == (not reference.split())
+
+
+DROP_WORDS = st.sampled_from(
+    [
+        "the",
+        "The",
+        "a",
+        "12",
+        "12.0",
+        "1,000",
+        "1000",
+        "-5",
+        "3.5",
+        "twelve",
+        "first-half",
+        "Ann's",
+        "25%",
+        "nan",
+        "1e3",
+        "é",
+    ]
+)
+DROP_TEXTS = st.lists(DROP_WORDS, max_size=5).map(" ".join) | st.text(max_size=8).filter(lambda text: "\n" not in text)
+
+
+@given(DROP_TEXTS, st.lists(st.lists(DROP_TEXTS, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_values_by_the_rule_of_drop_are_those_of_its_script(reply: str, answers: list[list[str]]) -> None:
+    """lm-eval leaves out answers that begin with nothing; a suite does not have them."""
+    answers = [[spans[0] if spans[0].strip() else "x", *spans[1:]] for spans in answers]
+    score = judge_reply(F1Settings(rule="drop"), ["\n".join(spans) for spans in answers], reply)
+    expected = script_in_lm_eval("drop").process_results({"answers": list(map(tuple, answers))}, [reply])
+    assert score.values == {"accuracy": expected["em"], "f1": pytest.approx(expected["f1"], abs=1e-12)}
+
+
+@pytest.mark.parametrize(
+    ("reply", "target", "accuracy", "f1"),
+    [
+        ("12 games", "12", 0, 0.67),
+        ("12.0", "12", 1, 1),
+        ("13 games", "12 games", 0, 0),  # without its number, the rest counts for nothing
+        ("first half", "the first-half", 1, 1),
+        ("Bears", "Bears\nGiants", 0, 0.5),
+        ("Bears, Giants", "Bears\nGiants", 0, 0.33),
+        ("1000", "1,000", 1, 1),
+        ("4", ["3", "4"], 1, 1),
+    ],
+)
+def test_the_rule_of_drop(reply: str, target: str | list[str], accuracy: float, f1: float) -> None:
+    score = judge_reply(F1Settings(rule="drop"), target, reply)
+    assert score.values == {"accuracy": accuracy, "f1": f1}
 
 
 def test_the_metrics() -> None:

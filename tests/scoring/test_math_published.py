@@ -1,4 +1,4 @@
-"""Our texts, boxes and normal forms against lm-eval's own functions of hendrycks_math and minerva_math."""
+"""Our texts, boxes and normal forms against lm-eval's own functions of hendrycks_math, minerva_math and aime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_llmeval.scorers.math import MathScorer, MathSettings
 from pytest_llmeval.scorers.mathematics.lm_eval import announced_answer, equal_texts, normalized_answer, published_box
 from tests.properties import examples
 from tests.scoring.helpers import a_sample, judge_reply
-from tests.scoring.lm_eval_math import HENDRYCKS, MINERVA
+from tests.scoring.lm_eval_math import AIME, HENDRYCKS, MINERVA
 from tests.support import REPOSITORY
 
 DATA = REPOSITORY.parent / "shared" / "data"
@@ -75,6 +75,15 @@ def test_boxes(text: str) -> None:
         published_box(text)
         return
     assert published_box(text) == expected
+
+
+@given(latex, st.sampled_from(["1", "12", "0.5", "100", r"2^\circ", ""]))
+@hypothesis_settings(max_examples=examples(1000))
+def test_replies_to_aime(reply: str, target: str) -> None:
+    settings = MathSettings(compare="hendrycks", extract=("aime",))
+    for text in (reply, f"{reply}\\boxed{{{target}}}", f"${target}$ {reply}"):
+        expected = AIME.process_results({"Answer": target or "7"}, [text])["exact_match"]
+        assert judge_reply(settings, target or "7", text).values["accuracy"] == expected
 
 
 @given(latex)

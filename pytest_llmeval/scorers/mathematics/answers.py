@@ -11,6 +11,7 @@ answer       after the last "answer is", "answer:" or ``####``: the expression b
 math         the last expression between ``$ $``, ``$$ $$``, ``\( \)`` or ``\[ \]``
 number       the last number (see ``numerals.py``)
 dollars      between the first ``$`` and the last, or the whole text with fewer than two
+aime         the last ``\boxed{}`` as lm-eval's aime reads it, else dollars
 minerva      between "Final Answer: The final answer is" and ". I hope it is correct."
 whole        the whole text
 ===========  =========================================================================================================
@@ -27,7 +28,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pytest_llmeval.scorers.mathematics.lm_eval import announced_answer
+from pytest_llmeval.scorers.mathematics.lm_eval import aime_answer, announced_answer, between_dollars
 from pytest_llmeval.scorers.mathematics.quantities import (
     NO_DECIMALS,
     is_multiple,
@@ -43,7 +44,7 @@ from pytest_llmeval.scorers.reading.wordings import denied_before
 
 __all__ = ["MAX_REPLY", "Answer", "Extract", "find_answer", "for_math_verify", "same_text"]
 
-Extract: TypeAlias = Literal["boxed", "answer", "math", "number", "dollars", "minerva", "whole", "math_verify"]
+Extract: TypeAlias = Literal["boxed", "answer", "math", "number", "dollars", "aime", "minerva", "whole", "math_verify"]
 MAX_REPLY = 100_000
 """Characters of a text that are searched, from its end: an answer stands last."""
 _MARK = re.compile(r"####|\banswers?\b[^.:\n$\\]{0,60}?(?:\b(?:is|are)(?:\b|(?=n['’]t))|:|\*\*[ \t]*\n)", re.IGNORECASE)
@@ -143,23 +144,19 @@ def _spans(text: str) -> Iterator[tuple[int, str, int]]:
             opened = (mark, token.start(), token.end())
 
 
-def _between_dollars(text: str) -> str:
-    first, last = text.find("$"), text.rfind("$")
-    return text if first == last else text[first + 1 : last]
-
-
 _WAYS: Mapping[Extract, Callable[[str], str | None]] = MappingProxyType(
     {
         "boxed": last_box,
         "answer": _after_mark,
         "math": _last_math,
-        "dollars": _between_dollars,
+        "dollars": between_dollars,
+        "aime": aime_answer,
         "minerva": announced_answer,
         "whole": lambda text: text,
     }
 )
 
-_AS_THEY_STAND = frozenset(("dollars", "whole"))
+_AS_THEY_STAND = frozenset(("dollars", "aime", "whole"))
 """Not stripped: the comparison that reads them does what it has to."""
 
 _CHARACTERS = str.maketrans(

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["announced_answer", "equal_texts", "normal_form", "normalized_answer", "published_box"]
+__all__ = [
+    "aime_answer",
+    "announced_answer",
+    "between_dollars",
+    "equal_texts",
+    "normal_form",
+    "normalized_answer",
+    "published_box",
+]
 
 _ANNOUNCED = "Final Answer: The final answer is"
 _HOPE = re.compile(". I hope it is correct.")
@@ -141,6 +149,22 @@ def published_box(solution: str) -> str | None:
         if depth == 0 and brace[0] == "}":
             return solution[opening + 1 : brace.start()]
     return None
+
+
+def between_dollars(text: str) -> str:
+    """Return what stands between the first ``$`` and the last, or the whole text with fewer than two."""
+    first, last = text.find("$"), text.rfind("$")
+    return text if first == last else text[first + 1 : last]
+
+
+def aime_answer(reply: str) -> str:
+    r"""Return what ``process_results`` of lm-eval's aime compares: the last ``\boxed{}``, else what is between dollars.
+
+    A ``\fbox{}`` and a ``\boxed`` with neither a brace nor a blank behind it are no boxes there.
+    """
+    is_read = "\\boxed " in reply or reply.startswith("\\boxed{", reply.rfind("\\boxed"))
+    boxed = published_box(reply) if is_read else None
+    return between_dollars(reply) if boxed is None else boxed
 
 
 def _normal_form(text: str) -> str:

@@ -1,9 +1,10 @@
 """Presets: published benchmarks by name, as defaults for a suite. Data only: one YAML file for each family.
 
 A file holds ``preset`` (the name), ``description``, ``source``, ``formula`` (whose number it gives, and how),
-``questions`` (how many there are), ``reference`` (a published number), ``checked`` (what the requests and numbers were
-compared with), ``files`` (the names of local copies) and ``suite`` (the defaults, in the suite format). ``variants``
-names further presets, ``<preset>-<variant>``, each with defaults that are merged over those of the file.
+``questions`` (how many there are), ``needs`` (what has to be done before the data set can be read), ``reference`` (a
+published number), ``checked`` (what the requests and numbers were compared with), ``files`` (the names of local copies)
+and ``suite`` (the defaults, in the suite format). ``variants`` names further presets, ``<preset>-<variant>``, each with
+defaults that are merged over those of the file.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ class Preset:
 
     ``family`` is the name of the preset that it is a variant of, or its own. ``source`` says who published the
     benchmark, ``formula`` whose number a suite gives and by which metric. ``questions`` is how many there are, None if
-    they are the user's own. ``reference`` is a published number, ``checked`` what requests and numbers were compared
-    with; both are "" where there is nothing. ``files`` names local copies for ``dataset``, ``join`` and ``fewshot``, as
-    paths and patterns within a folder of data, ``{config}`` standing for ``dataset.config``. ``defaults`` are in the
-    suite format.
+    they are the user's own. ``needs`` says what has to be done before the data set can be read, ``reference`` is a
+    published number, ``checked`` what requests and numbers were compared with; each is "" where there is nothing.
+    ``files`` names local copies for ``dataset``, ``join`` and ``fewshot``, as paths and patterns within a folder of
+    data, ``{config}`` standing for ``dataset.config``. ``defaults`` are in the suite format.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Preset:
     source: str
     formula: str
     questions: int | None = None
+    needs: str = ""
     reference: str = ""
     checked: str = ""
     files: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
@@ -289,8 +291,13 @@ _LM_EVAL_NAMES: Mapping[str, str] = {
     "bbh-fewshot": "bbh-direct",
     "commonsense-qa": "csqa",
     "commonsenseqa": "csqa",
+    "gpqa-diamond-zeroshot": "gpqa-diamond-lm-eval",
     "hendrycks-math": "math-hendrycks",
+    "hendrycks-math500": "math-500-hendrycks",
+    "mgsm-cot-native": "mgsm-native-cot",
     "minerva-math": "math-minerva",
+    "minerva-math500": "math-500-minerva",
+    "mmlu-pro": "mmlu-pro",
     "mmlu": "mmlu",
     "siqa": "social-iqa",
 }
@@ -316,6 +323,6 @@ def _family(name: str) -> dict[str, Preset]:
 
 
 def _preset(name: str, family: str, data: Mapping[str, Any], defaults: Mapping[str, Any]) -> Preset:
-    optional = [key for key in ("questions", "reference", "checked", "files") if key in data]
+    optional = [key for key in ("questions", "needs", "reference", "checked", "files") if key in data]
     said = {key: data[key] for key in ("description", "source", "formula", *optional)}
     return Preset(name=name, family=family, defaults=defaults, **said)
