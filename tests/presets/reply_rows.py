@@ -300,25 +300,21 @@ def _drop(number: int, question: str, *answers: str | list[str] | dict[str, str]
     }
 
 
-DROP = [
-    _drop(number, *row)
-    for number, row in enumerate(
-        (
-            ("How many games?", "12", "12", ["twelve games"]),
-            ("Who won?", ["Ann's club"], ["the club of Ann", "Ann"], ["Ann"]),
-            ("Which teams played?", ["the Bears", "New York Giants"], ["Bears", "Giants"]),
-            ("When was it?", _date("3", "March", "1992"), _date("", "March", "1992"), ["in 1992"]),
-            ("By how many points?", "3.5", "4"),
-            ("How many thousand?", "1000", ["1,000 men"]),
-            ("Which half?", ["first-half"], ["first half"], [""]),
-            ("What was said?", ['He said "it\'s\\over"'], ["over"]),
-            ("How many were left?", "0", "00"),
-            ("Which word?", ["the"], ["a"]),
-            ("Who was the oldest?", ["Ned O'Neil", "Ned O'Neil"], ["O'Neil"]),
-            ("What share?", ["25%"], ["25 percent"], "25"),
-        )
-    )
+_DROP: list[tuple[Any, ...]] = [
+    ("How many games?", "12", "12", ["twelve games"]),
+    ("Who won?", ["Ann's club"], ["the club of Ann", "Ann"], ["Ann"]),
+    ("Which teams played?", ["the Bears", "New York Giants"], ["Bears", "Giants"]),
+    ("When was it?", _date("3", "March", "1992"), _date("", "March", "1992"), ["in 1992"]),
+    ("By how many points?", "3.5", "4"),
+    ("How many thousand?", "1000", ["1,000 men"]),
+    ("Which half?", ["first-half"], ["first half"], [""]),
+    ("What was said?", ['He said "it\'s\\over"'], ["over"]),
+    ("How many were left?", "0", "00"),
+    ("Which word?", ["the"], ["a"]),
+    ("Who was the oldest?", ["Ned O'Neil", "Ned O'Neil"], ["O'Neil"]),
+    ("What share?", ["25%"], ["25 percent"], "25"),
 ]
+DROP = [_drop(number, *row) for number, row in enumerate(_DROP)]
 DROP_REPLIES = (
     " 12 games",
     " Ann's club",
