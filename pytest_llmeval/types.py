@@ -6,8 +6,8 @@ All are frozen and made of builtins. This module imports the standard library an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, Protocol, TypeAlias
 
 from pytest_llmeval.roles import Role
@@ -19,6 +19,7 @@ __all__ = [
     "REPLAYED",
     "Ask",
     "AskedSample",
+    "ConversationRequest",
     "EmbeddingRequest",
     "EmbeddingResponse",
     "EngineUse",
@@ -42,6 +43,7 @@ __all__ = [
     "StoreFlaws",
     "ToolCall",
     "as_builtin",
+    "each_reply",
     "finite_number",
     "who_served",
 ]
@@ -141,6 +143,30 @@ class GenerateRequest:
         return {name: value for name, value in values.items() if value != SPECIAL_SAMPLING[name]}
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationRequest(GenerateRequest):
+    """A request for the reply to the last turn of a conversation: the user's first is the end of ``prompt``, and each
+    of ``turns`` follows the model's own reply to the one before.
+
+    A model never sees one: it is asked turn by turn (``inference.conversations``).
+    """
+
+    turns: tuple[str, ...] = ()
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Return the user's text of each turn."""
+        return (self.prompt if isinstance(self.prompt, str) else self.prompt[-1].content, *self.turns)
+
+    def next_turn(self, replies: Sequence[GenerateResponse]) -> GenerateRequest:
+        """Return the request for the turn after these replies: all messages so far, the replies without reasoning."""
+        prompt = (Message(role="user", content=self.prompt),) if isinstance(self.prompt, str) else self.prompt
+        for reply, turn in zip(replies, self.turns, strict=False):
+            prompt += (Message(role="assistant", content=reply.text), Message(role="user", content=turn))
+        values = {one.name: getattr(self, one.name) for one in fields(GenerateRequest)}
+        return GenerateRequest(**{**values, "prompt": prompt})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoglikelihoodResponse:
     """``loglikelihood`` is the sum, in nats, of the logprobs of the continuation's ``num_tokens`` tokens.
@@ -208,6 +234,8 @@ class GenerateResponse:
     ``tool_calls`` are the functions that the reply asks for, in order; None where the model says nothing of them, and
     empty where it says that there are none. Of a request with tools, a reply that says nothing of them has those that
     its text holds (``text.tool_calls``), once it has arrived.
+
+    ``turns`` are the replies to the earlier turns of a conversation; all other fields are the last reply's alone.
     """
 
     text: str
@@ -230,6 +258,7 @@ class GenerateResponse:
     is_unfinished: bool = False
     tagged: str | None = None
     tool_calls: tuple[ToolCall, ...] | None = None
+    turns: tuple[GenerateResponse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +290,15 @@ class EmbeddingResponse:
 
 Request: TypeAlias = LoglikelihoodRequest | LoglikelihoodRollingRequest | GenerateRequest | EmbeddingRequest
 Response: TypeAlias = LoglikelihoodResponse | GenerateResponse | EmbeddingResponse
+
+
+def each_reply(responses: Iterable[Response]) -> list[Response]:
+    """Return the responses, those to earlier turns of a conversation before the last: all that were asked for."""
+    return [
+        one
+        for response in responses
+        for one in (*(response.turns if isinstance(response, GenerateResponse) else ()), response)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from pytest_llmeval.scoring.metrics.summary import with_numbers
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.suite import ScoreFiles
 from pytest_llmeval.suites.prompts import render_prompt
+from pytest_llmeval.suites.turns import as_conversations, render_turns, shown_conversation, turn_samples
 from pytest_llmeval.templates.templates import TemplateError
 from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.messages import shown_turn
@@ -45,6 +46,7 @@ from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import (
     JSON,
     AskedSample,
+    ConversationRequest,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
@@ -81,6 +83,7 @@ class QuestionMemory:
         """Tell whether the question may be kept; if so, its room is taken."""
         prompt = question.prompt
         texts = [prompt] if isinstance(prompt, str) else [turn.content + turn.tool_calls for turn in prompt]
+        texts += {turn for one in question.requests if isinstance(one, ConversationRequest) for turn in one.turns}
         texts += {request.tools for request in question.requests if isinstance(request, GenerateRequest)}
         size = sum(map(sys.getsizeof, texts)) + _BYTES_BESIDE_PROMPT * (2 + len(question.requests))
         if size > self._num_free:
@@ -107,6 +110,7 @@ class Evaluation:
         self._questions: dict[str, PreparedSample] = {}
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
         self._tools = self._suite_tools()
+        turns = [turn.own_score for turn in suite.spec.prompt.turn_specs]
         with self._located():
             self.scorer = suite_scorer(
                 self._score,
@@ -114,6 +118,7 @@ class Evaluation:
                 filters=suite.spec.filters,
                 epochs=suite.spec.epochs,
                 not_measurable=suite.spec.not_measurable,
+                turns={place: own for place, own in enumerate(turns) if own is not None},
             )
             self._extra_template = self._checked_extra_template()
             if (problem := self.scorer.suite_problem(suite)) is not None:
@@ -186,8 +191,8 @@ class Evaluation:
         return self._questions.get(sample.id) or self._made(sample)
 
     def _made(self, sample: Sample) -> PreparedSample:
-        presented = self._with_continuation(self._present(sample))
-        prompt = self._render(sample, presented)
+        presented = self._with_continuation(self.presented(sample))
+        prompt, users = self._render(sample, presented)
         delimiter = self._delimiter(prompt)
         try:
             requests = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=self.suite.spec.generate)
@@ -195,6 +200,11 @@ class Evaluation:
             raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
             raise self.suite.error(str(error), sample) from None
+        if users:
+            try:
+                requests = as_conversations(requests, users, self.scorer.name)
+            except ValueError as error:
+                raise self.suite.error(str(error), keys=("prompt", "turns")) from None
         if delimiter and self.suite.leaves_out_delimiter:
             requests = tuple(_without_delimiter(request, delimiter) for request in requests)
         if tags := self.suite.spec.generate.tags:
@@ -238,21 +248,27 @@ class Evaluation:
             raise self.suite.error(message, keys=("prompt", "tools" if column is None else "tools_column"))
         return tuple(replace(one, tools=tools) if isinstance(one, GenerateRequest) else one for one in requests)
 
-    def _render(self, sample: Sample, presented: PreparedSample) -> Prompt:
-        prompt = render_prompt(
-            self.suite,
-            sample,
-            self._variables(presented),
-            [self._shot(shot) for shot in self.suite.shots_for(sample)],
-            self.scorer.default_template,
-        )
+    def _render(self, sample: Sample, presented: PreparedSample) -> tuple[Prompt, tuple[str, ...]]:
+        """Return the prompt, and the user's texts of a conversation that is asked turn by turn; else none."""
+        users: tuple[str, ...] = ()
+        if self.suite.spec.prompt.turns is not None:
+            prompt, users = render_turns(self.suite, sample, self._variables(presented))
+        else:
+            prompt = render_prompt(
+                self.suite,
+                sample,
+                self._variables(presented),
+                [self._shot(shot) for shot in self.suite.shots_for(sample)],
+                self.scorer.default_template,
+            )
         if presented.labels:
-            self._check_options_are_shown(presented, prompt)
-        return prompt
+            self._check_options_are_shown(presented, prompt, users)
+        return prompt, users
 
     @property
     def _keys_of_prompt(self) -> Keys:
-        return "prompt", "template" if self.suite.spec.prompt.messages is None else "messages"
+        prompt = self.suite.spec.prompt
+        return "prompt", "turns" if prompt.turns else "template" if prompt.messages is None else "messages"
 
     def _delimiter(self, rendered: Prompt) -> str:
         """Return what stands between prompt and option: by default nothing under a chat template, as in lm-eval, unless
@@ -264,9 +280,9 @@ class Evaluation:
         last = rendered[-1]
         return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
 
-    def _check_options_are_shown(self, presented: PreparedSample, prompt: Prompt) -> None:
+    def _check_options_are_shown(self, presented: PreparedSample, prompt: Prompt, users: Sequence[str]) -> None:
         """Refuse a prompt that does not show an option, or shows it under another letter: its letter means nothing."""
-        text = prompt if isinstance(prompt, str) else "\n".join(turn.content for turn in prompt)
+        text = prompt if isinstance(prompt, str) else "\n".join([*(turn.content for turn in prompt), *users])
         is_shuffled = list(presented.order) != sorted(presented.order)
         for choice in presented.choices:
             if choice not in text:
@@ -302,7 +318,7 @@ class Evaluation:
         if self.suite.spec.human is not None:
             score = with_people(score, question.sample, self.rated, responses)
         score = with_numbers(score, self.suite.spec.not_measurable)
-        kept = _kept_of_replies(responses)
+        kept = _kept_of_replies(question.requests, responses)
         return replace(score, details={**score.details, **kept}) if kept else score
 
     def fingerprints(self) -> tuple[str, dict[str, str]]:
@@ -364,6 +380,15 @@ class Evaluation:
             settings["filters"] = [step.model_dump(mode="json") for step in spec.filters]
         if spec.epochs is not None:
             settings["epochs"] = spec.epochs.model_dump(mode="json", exclude_none=True)
+        scored: dict[str, JSON] = {
+            str(number): True if turn.own_score is None else turn.own_score.model_dump(mode="json", context=context)
+            for number, turn in enumerate(spec.prompt.turn_specs, 1)
+            if turn.is_scored
+        }
+        if scored:
+            settings["turns"] = scored
+        if spec.prompt.score_turns != "last":
+            settings["score_turns"] = spec.prompt.score_turns
         if spec.not_measurable:
             settings[NOT_MEASURABLE] = dict(sorted(spec.not_measurable.items()))
         return settings
@@ -376,9 +401,13 @@ class Evaluation:
             versions = self.scorer.versions()
         return described if versions == described[:2] else [*described, versions]
 
-    def _present(self, sample: Sample) -> PreparedSample:
+    def presented(self, sample: Sample) -> PreparedSample:
+        """Return what the scorer presents of a sample, and of the turns of a conversation. Raise ``SuiteError``."""
+        sample = self._others_apart(sample)
+        turns = turn_samples(self.suite, sample) if self.suite.spec.prompt.turns is not None else ()
         try:
-            return self.scorer.present(self._others_apart(sample))
+            found = self.scorer.present((turns and turns[-1]) or sample)
+            return self.scorer.with_turns(found, turns) if any(turns[:-1]) else found
         except SettingsError as error:
             raise self.suite.error(str(error), sample, ("score", *error.keys)) from None
         except ValueError as error:
@@ -502,7 +531,7 @@ MOST_DOCUMENTS = 1000
 """The most documents of a ranking that a record keeps: as many as runs of TREC have."""
 
 
-def _kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
+def _kept_of_replies(requests: Sequence[Request], responses: Sequence[Response]) -> dict[str, JSON]:
     """Return the details of a record that no other field has: several replies, and what came with each reply."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     if not replies:
@@ -510,6 +539,13 @@ def _kept_of_replies(responses: Sequence[Response]) -> dict[str, JSON]:
     kept: dict[str, JSON] = {"outputs": [reply.text for reply in replies]} if len(replies) > 1 else {}
     if kept and any(reply.reasoning is not None for reply in replies):
         kept["reasonings"] = [reply.reasoning for reply in replies]
+    talks: list[JSON] = [
+        shown_conversation(request, reply)
+        for request, reply in zip(requests, responses, strict=True)
+        if isinstance(request, ConversationRequest) and isinstance(reply, GenerateResponse)
+    ]
+    if talks:
+        kept["conversation"] = talks if len(talks) > 1 else talks[0]
     rankings = [reply.documents for reply in replies]
     beside: dict[str, list[JSON]] = {
         "contexts": [None if reply.contexts is None else [*reply.contexts] for reply in replies],
@@ -550,7 +586,7 @@ def whole_suite(evaluation: Evaluation) -> list[AskedSample]:
 def asked_sample(evaluation: Evaluation, sample: Sample, number: int, requests: Sequence[Request] = ()) -> AskedSample:
     """Return the sample, which is the suite's ``number``-th, with the requests that other models would be asked."""
     suite = evaluation.suite
-    presented = evaluation.scorer.present(sample)
+    presented = evaluation.presented(sample)
     try:
         options, right = evaluation.scorer.options(presented)
     except ValueError as error:

@@ -23,6 +23,7 @@ from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
     JSON,
     SPECIAL_SAMPLING,
+    ConversationRequest,
     GenerateRequest,
     LoglikelihoodRollingRequest,
     Message,
@@ -192,6 +193,8 @@ def sample_fingerprint(scorer: str, question: PreparedSample) -> str:
         judged.append(question.continuation)  # counted, not asked: elsewhere it stands in the requests
     if question.parts:
         judged.append([_judged(part) for part in question.parts])
+    if question.turns:
+        judged.append(["turns", *(None if turn is None else _judged(turn) for turn in question.turns)])
     return hashlib.sha256(_ENCODER.encode([scorer, list(prompts), asked, judged]).encode()).hexdigest()
 
 
@@ -213,6 +216,8 @@ def _settings_of(request: GenerateRequest) -> list[Any]:
     values += map(list, request.special_sampling.items())
     if request.tools:
         values.append(["tools", request.tools])
+    if isinstance(request, ConversationRequest):
+        values.append(["turns", request.turns])
     return values
 
 
@@ -229,7 +234,7 @@ def _turn(message: Message) -> list[object]:
 
 _ENCODER = json.JSONEncoder(default=_turn)
 _VALUES_OF: Mapping[type, Callable[[Request], tuple[Any, ...]]] = MappingProxyType(
-    {kind: attrgetter(*(field.name for field in fields(kind))) for kind in get_args(Request)}
+    {kind: attrgetter(*(field.name for field in fields(kind))) for kind in (*get_args(Request), ConversationRequest)}
 )
 """The values of a request by its kind; the first is what the model reads."""
 
@@ -242,5 +247,7 @@ def length_of(requests: Sequence[Request]) -> int:
         turns = () if isinstance(prompt, str) else prompt
         read = len(prompt) if isinstance(prompt, str) else sum(len(turn.content + turn.tool_calls) for turn in turns)
         scored = len(others[0]) if others and isinstance(others[0], str) else 0
+        if isinstance(request, ConversationRequest):
+            scored = sum(map(len, request.turns))
         longest = max(longest, read + scored)
     return longest

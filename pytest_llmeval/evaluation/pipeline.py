@@ -17,6 +17,7 @@ from pytest_llmeval.scoring.base import (
     Better,
     PreparedSample,
     Scorer,
+    ScorerSettings,
     SettingsError,
     SuiteView,
     score_without_judge,
@@ -39,11 +40,13 @@ from pytest_llmeval.scoring.metrics.summary import why_not_measurable, with_numb
 from pytest_llmeval.scoring.references import quote
 from pytest_llmeval.scoring.responses import reply
 from pytest_llmeval.scoring.score_checks import judging, never_right, shown_score
+from pytest_llmeval.scoring.turns import judging_turns
 from pytest_llmeval.suites.loading.suite import NO_SCORERS
 from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import (
     JSON,
     Ask,
+    ConversationRequest,
     EarlierReply,
     GenerateRequest,
     GenerateResponse,
@@ -61,6 +64,7 @@ __all__ = ["Part", "Pipeline", "make_scorer", "suite_scorer"]
 _SCORERS: Keys = ("several", "scorers")
 _FILTERS: Keys = ("filters",)
 _EPOCHS: Keys = ("epochs",)
+_TURNS: Keys = ("prompt", "turns")
 FILTERED = "FilteredScorer"
 """The name of filters among the versions of a scorer, before their own version."""
 FILTERS_VERSION = 1
@@ -74,7 +78,8 @@ class Part:
 
     ``name`` is the scorer's among several, empty for the only one. ``filter_keys`` are where its filters stand in the
     suite. ``not_measurable`` has, by metric, the number that the reply of an epoch counts as if the scorer says that
-    the metric is not measurable on it.
+    the metric is not measurable on it. ``turn_scorers`` judge turns of a conversation, by their places, in place of
+    ``scorer``.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Part:
     filter_keys: Keys = _FILTERS
     epochs: EpochsSpec | None = None
     not_measurable: Mapping[str, float] = field(default_factory=dict)
+    turn_scorers: Mapping[int, Scorer] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -105,6 +111,8 @@ class Part:
         """Return names and versions of the scorer and of what is around it, as fingerprints have them."""
         # "FilteredScorer" and "EpochsScorer" were classes once: with other names every fingerprint would change.
         found = self.scorer.versions()
+        if self.turn_scorers:
+            found = [*found, ["turns", *([place, *one.versions()] for place, one in self.turn_scorers.items())]]
         if self.filters:
             found = [FILTERED, FILTERS_VERSION, *found]
         return found if self.epochs is None else ["EpochsScorer", EPOCHS_VERSION, *found]
@@ -125,6 +133,23 @@ class Part:
             sample = dataclasses.replace(sample, earlier=earlier)
         return self.scorer.present(sample)
 
+    def with_turns(self, presented: PreparedSample, samples: Sequence[Sample | None]) -> PreparedSample:
+        """Return what was presented with what is presented of each turn. Raise as ``present`` does, with the turn."""
+        turns: list[PreparedSample | None] = []
+        for place, sample in enumerate(samples):
+            try:
+                turns.append(None if sample is None else self.of_turn(place).present(sample))
+            except ValueError as error:
+                if isinstance(error, SettingsError):
+                    raise
+                raise ValueError(f"turn {place + 1} of {len(samples)}: {error}") from None
+        return dataclasses.replace(presented, turns=tuple(turns))
+
+    def of_turn(self, place: int) -> Part:
+        """Return the part with the scorer that judges this turn of a conversation."""
+        own = self.turn_scorers.get(place)
+        return self if own is None else dataclasses.replace(self, scorer=own)
+
     def requests(
         self, presented: PreparedSample, prompt: Prompt, *, delimiter: str, generate: GenerateSpec
     ) -> tuple[Request, ...]:
@@ -132,6 +157,12 @@ class Part:
         the replies of all epochs would be equal.
         """
         asked = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=generate)
+        for place, scorer in self.turn_scorers.items():
+            if (own := presented.turns[place]) is not None:
+                found = scorer.requests(own, prompt, delimiter=delimiter, generate=generate)
+                if not all(isinstance(request, GenerateRequest) for request in found):
+                    message = f"{scorer.name} compares log-likelihoods, and a turn is asked for a reply"
+                    raise SettingsError(message, (*_TURNS, place, "score"))
         if self.filters and (len(asked) != 1 or not isinstance(asked[0], GenerateRequest)):
             raise SettingsError(
                 f"the scorer {self.scorer.name} uses no reply that could be filtered; remove the filters, or use a "
@@ -178,6 +209,25 @@ class Part:
         return reduced_score(epochs.reduce, scores, votes)
 
     def _judged_reply(
+        self, presented: PreparedSample, responses: Sequence[Response]
+    ) -> Generator[Ask, Sequence[Response | Failed], tuple[Score, str | None]]:
+        """Return the score of one reply, or of a conversation, and what the filters leave of the last reply; None if
+        that holds no answer.
+        """
+        request = presented.requests[0] if presented.requests else None
+        if not isinstance(request, ConversationRequest):
+            return (yield from self._judged_turn(presented, responses))
+        return (
+            yield from judging_turns(
+                presented,
+                request,
+                responses,
+                lambda place, turn, replies: self.of_turn(place)._judged_turn(turn, replies),
+                self.turn_scorers,
+            )
+        )
+
+    def _judged_turn(
         self, presented: PreparedSample, responses: Sequence[Response]
     ) -> Generator[Ask, Sequence[Response | Failed], tuple[Score, str | None]]:
         """Return the score of one reply, and what the filters leave of it; None if it holds no answer."""
@@ -306,6 +356,15 @@ class Pipeline(Scorer):
         except ValueError as error:
             raise ValueError(f"the scorer {part.name}: {error}") from None
 
+    def with_turns(self, presented: PreparedSample, samples: Sequence[Sample | None]) -> PreparedSample:
+        """Return what was presented of a sample with what is presented of its turns, each a sample with a target of its
+        own; None for a turn that is not scored. Raise as ``present`` does.
+        """
+        if not self._is_several:
+            return self.deciding.with_turns(presented, samples)
+        parts = [part.with_turns(own, samples) for part, own in zip(self.parts, presented.parts, strict=True)]
+        return dataclasses.replace(presented, turns=parts[0].turns, parts=tuple(parts))
+
     def _presented(self, presented: PreparedSample) -> Iterator[tuple[Part, PreparedSample]]:
         """Yield each part with what it presents, and what was rendered for all of them."""
         if not self._is_several:
@@ -384,6 +443,9 @@ class Pipeline(Scorer):
         )
 
     def suite_problem(self, suite: SuiteView) -> tuple[str, Keys] | None:
+        for place, scorer in self.deciding.turn_scorers.items():
+            if (problem := scorer.suite_problem(suite)) is not None:
+                return problem[0], (*_TURNS, place, *problem[1])
         for part in self.parts:
             if (problem := part.scorer.suite_problem(suite)) is not None:
                 message, keys = problem
@@ -457,8 +519,10 @@ def suite_scorer(
     filters: Sequence[FilterSettings] = (),
     epochs: EpochsSpec | None = None,
     not_measurable: Mapping[str, float] = MappingProxyType({}),
+    turns: Mapping[int, ScorerSettings] = MappingProxyType({}),
 ) -> Pipeline:
     """Return the scorers of a suite with what the suite puts around them; ``custom`` are those registered from Python.
+    ``turns`` are settings of scorers that judge turns of a conversation, by their places.
 
     Each of several scorers has filters and epochs of its own, so that each reduces its own judgements.
     Raise ``SettingsError``, which says in one line what cannot be used.
@@ -467,7 +531,11 @@ def suite_scorer(
     if not isinstance(settings, SeveralSettings):
         scorer = _made(settings, custom, ("score",))
         _check_reductions(epochs, scorer, ("epochs", "reduce"))
-        return Pipeline((Part("", scorer, chain, _FILTERS, epochs, dict(not_measurable)),))
+        own_of_turns = {place: _of_turn(one, custom, (*_TURNS, place, "score")) for place, one in turns.items()}
+        return Pipeline((Part("", scorer, chain, _FILTERS, epochs, dict(not_measurable), own_of_turns),))
+    if turns:
+        message = "several scorers judge every scored turn; write true in place of a scorer of its own"
+        raise SettingsError(message, (*_TURNS, next(iter(turns)), "score"))
     parts = {}
     for name, part in settings.scorers.items():
         keys = ("score", *_SCORERS, name)
@@ -484,6 +552,15 @@ def suite_scorer(
         parts[name] = Part(name, scorer, chain + own, where, reduced, numbers)
     deciding = parts.pop(settings.deciding)
     return Pipeline((deciding, *parts.values()))
+
+
+def _of_turn(settings: ScorerSettings, custom: Mapping[str, Callable[..., Any]], keys: Keys) -> Scorer:
+    """Return the scorer of a turn. Raise ``SettingsError`` for one that needs more than a reply and a target."""
+    scorer = _made(settings, custom, keys)
+    if settings.why_alone is not None or settings.runs_code or scorer.roles:
+        message = f"{scorer.name} needs more than a reply, which only the suite's own score gets; write true here"
+        raise SettingsError(message, keys)
+    return scorer
 
 
 def _reduced(epochs: EpochsSpec | None, part: PartSettings, keys: Keys) -> EpochsSpec | None:

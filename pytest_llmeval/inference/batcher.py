@@ -50,6 +50,7 @@ from pytest_llmeval.types import (
     Response,
     Role,
     Score,
+    each_reply,
 )
 
 __all__ = ["Batcher", "Models", "PlannedSample", "are_same"]
@@ -443,7 +444,8 @@ class Batcher:
         for sample, own in zip(samples, requests, strict=True):
             answered = self._take(sample, [next(answers) for _ in own])
             # Replies from a store that were asked for earlier took none of this call's time.
-            asked_now = (answer for answer in answered if answer.asked_at is None or answer.asked_at >= started_at)
+            replies = each_reply(answered)
+            asked_now = (answer for answer in replies if answer.asked_at is None or answer.asked_at >= started_at)
             reported_s[sample.key] = math.fsum(answer.seconds for answer in asked_now)
         self.shares.share_out(time.perf_counter() - started, reported_s)
 

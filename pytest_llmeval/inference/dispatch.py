@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
+from pytest_llmeval.inference.conversations import ask_turns, submit_turns
 from pytest_llmeval.models.base import Backend, BackgroundModel, Failed, Listener, SampleModel, identify
 from pytest_llmeval.models.reasoning import (
     cut_whole,
@@ -31,6 +32,7 @@ from pytest_llmeval.text.traces import trace_steps
 from pytest_llmeval.types import (
     JSON,
     AskedSample,
+    ConversationRequest,
     EmbeddingRequest,
     EmbeddingResponse,
     GenerateRequest,
@@ -140,6 +142,7 @@ def _generate_response(response: GenerateResponse) -> GenerateResponse:
         is_unfinished=bool(response.is_unfinished),
         tagged=None if response.tagged is None else _text(response.tagged, "tagged"),
         tool_calls=None if response.tool_calls is None else _tool_calls(response.tool_calls),
+        turns=tuple(map(_generate_response, response.turns)),
         **_server_fields(response),
     )
 
@@ -304,18 +307,24 @@ REQUEST_KINDS = (
 def ask(model: object, requests: Sequence[Request], listener: Listener | None = None) -> list[Response | Failed]:
     """Return one response, or the ``RequestError`` in its place, for each request, in order.
 
-    Requests of one kind reach the model in one call. Numbers in responses come back as Python's own, and reasoning is
-    split off. Raises ``ModelError`` for what is not a request, and when the model lacks the method, returns another
-    number of responses, or returns something else; what the model itself raises comes through. By then ``listener`` has
-    been given the responses that were there, as far as the model tells of them while it works.
+    Requests of one kind reach the model in one call, conversations in one for each turn. Numbers in responses come back
+    as Python's own, and reasoning is split off. Raises ``ModelError`` for what is not a request, and when the model
+    lacks the method, returns another number of responses, or returns something else; what the model itself raises comes
+    through. By then ``listener`` has been given the responses that were there, as far as the model tells of them while
+    it works.
     """
     __tracebackhide__ = True
 
-    def tell(found: Mapping[int, Response | Failed | None]) -> None:
-        if listener is not None:
-            listener({place: _as_judged(requests[place], response) for place, response in found.items()})
+    def ask_once(asked: Sequence[Request], told: Listener | None) -> list[Response | Failed]:
+        __tracebackhide__ = True
 
-    return _arrived(requests, ask_for_raw(model, requests, None if listener is None else tell))
+        def tell(found: Mapping[int, Response | Failed | None]) -> None:
+            if told is not None:
+                told({place: _as_judged(asked[place], response) for place, response in found.items()})
+
+        return _arrived(asked, ask_for_raw(model, asked, None if told is None else tell))
+
+    return ask_turns(requests, listener, ask_once)
 
 
 def ask_for_raw(
@@ -352,8 +361,11 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
 def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
     """Give requests to a model that works in the background, and return their futures.
 
-    A reply that a stop string has cut inside of its reasoning is asked for once more, as by ``ask``.
+    A reply that a stop string has cut inside of its reasoning is asked for once more, as by ``ask``. A turn of a
+    conversation is asked for as soon as the reply to the one before is there.
     """
+    if any(isinstance(request, ConversationRequest) for request in requests):
+        return [_submitted_alone(model, request) for request in requests]
     futures = list(model.submit(requests))
     if len(futures) != len(requests) or getattr(model, "has_stops_behind_reasoning", False):
         return futures
@@ -363,6 +375,19 @@ def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Futur
         else future
         for request, future in zip(requests, futures, strict=True)
     ]
+
+
+def _submitted_alone(model: BackgroundModel, request: Request) -> Future[Response | Failed]:
+    if isinstance(request, ConversationRequest):
+        return submit_turns(
+            request,
+            lambda turn: _submitted_alone(model, turn),
+            lambda turn, answer: _as_judged(turn, checked(model, turn, answer)),
+        )
+    futures = submitted(model, [request])
+    if len(futures) != 1:
+        raise _error(model, f"submit returned {len(futures)} futures to 1 request")
+    return futures[0]
 
 
 def _once_more(

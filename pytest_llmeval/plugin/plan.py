@@ -172,8 +172,9 @@ def _variant_line(base: str, variants: Mapping[str, Sequence[SampleItem]]) -> st
     for item in members:
         if item.file.responses is None:
             requests = item.question.requests
-            num_requests += len(requests)
-            hashes.update(hash((item.model, request)) for request in requests)  # the texts would fill the memory
+            turns = [(one, turn) for one in requests for turn in range(len(getattr(one, "turns", ())) + 1)]
+            num_requests += len(turns)
+            hashes.update(hash((item.model, *turn)) for turn in turns)  # the texts would fill the memory
     parts = [f"{counted(len(variants), 'variant')} ({', '.join(variants)})"]
     parts += [f"{num_models} models"] * (num_models > 1)
     parts += [counted(len(members), "sample"), counted(num_requests, "request")]

@@ -41,6 +41,7 @@ from pytest_llmeval.text.redaction import redact
 from pytest_llmeval.types import (
     JSON,
     AskedSample,
+    ConversationRequest,
     EmbeddingRequest,
     GenerateRequest,
     GenerateResponse,
@@ -54,6 +55,7 @@ from pytest_llmeval.types import (
     Role,
     Sample,
     Score,
+    each_reply,
     who_served,
 )
 
@@ -274,7 +276,7 @@ class SampleItem(pytest.Function):
 
     def _record(self, model: object, question: PreparedSample, score: Score, responses: Sequence[Response]) -> Record:
         sample, use = self.sample, self._judge_use()
-        name = model_of(self, model).name
+        name, replies = model_of(self, model).name, each_reply(responses)
         reply = deciding_reply(score, responses)
         prompts = self.config.stash[settings_key].report_prompts
         return Record(
@@ -297,25 +299,25 @@ class SampleItem(pytest.Function):
             chance=score.chance,
             details=_shown_details(question, score, prompts),
             num_prompt_tokens=_num_prompt_tokens(question, responses),
-            num_tokens=sum(response.num_tokens for response in responses),
+            num_tokens=sum(reply.num_tokens for reply in replies),
             seconds=_seconds_of(model, responses),
-            is_timed=bool(responses) and all(response.is_timed for response in responses),
-            **_phases_of(responses),
+            is_timed=bool(replies) and all(reply.is_timed for reply in replies),
+            **_phases_of(replies),
             fingerprint=self.file.fingerprints[sample.id],
             question_fingerprint=question_fingerprint(sample),
             cluster=sample.cluster,
             not_measurable=score.not_measurable,
-            asked_at=_asked_at(model, responses, use),
-            kept_as=None if answers_samples(model) else kept_as(response.kept_as for response in responses),
+            asked_at=_asked_at(model, replies, use),
+            kept_as=None if answers_samples(model) else kept_as(reply.kept_as for reply in replies),
             num_judge_requests=use.num_requests,
             num_judge_tokens=use.num_tokens,
             judge_seconds=use.seconds,
-            is_reused=_is_reused(self.config, responses),
+            is_reused=_is_reused(self.config, replies),
             judge_cost=use.cost if use.num_requests else None,
-            cost=cost_of(responses) if responses else None,
-            served_by=_served_by(name, responses, use),
+            cost=cost_of(replies) if replies else None,
+            served_by=_served_by(name, replies, use),
             num_truncated=sum(
-                isinstance(reply, GenerateResponse) and reply.finish_reason == "length" for reply in responses
+                isinstance(reply, GenerateResponse) and reply.finish_reason == "length" for reply in replies
             ),
         )
 
@@ -419,12 +421,21 @@ def _shown_details(presented: PreparedSample, score: Score, prompts: str) -> Map
     details = score.details
     if prompts != "full" and "trace" in details:
         details = {name: value for name, value in details.items() if name != "trace"}
+    if prompts != "full" and "conversation" in details:
+        details = {**details, "conversation": _without_user(details["conversation"])}
     if prompts == "full" and presented.tools:
         details = {"tools": [tool["function"] for tool in json.loads(presented.tools)], **details}
     options = presented.labels or presented.choices
     if len(set(options)) == len(options):
         return details
     return {**details, "right": list(presented.right)}
+
+
+def _without_user(said: JSON) -> JSON:
+    """Return a conversation, or several, without the user's texts."""
+    if isinstance(said, list):
+        return [_without_user(one) for one in said]
+    return {name: text for name, text in said.items() if name != "user"} if isinstance(said, dict) else said
 
 
 def model_of(item: pytest.Item, model: object) -> ModelIdentity:
@@ -457,7 +468,7 @@ def shown_prompt(prompt: Any, how: str) -> Any:
 
 def _seconds_of(model: object, responses: Sequence[Response]) -> float:
     """Return the model's time for a sample. In the background, the requests of a sample are answered at once."""
-    seconds = [response.seconds for response in responses]
+    seconds = [sum(reply.seconds for reply in each_reply([response])) for response in responses]
     return max(seconds, default=0.0) if answers_in_background(model) else sum(seconds, 0.0)
 
 
@@ -507,10 +518,12 @@ def kept_as(replies: Iterable[str | None]) -> str | None:
 
 def _num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) -> int:
     """Return the number of tokens of the sample's distinct prompts: options that follow the same prompt share it."""
-    prompts: dict[Prompt, int] = {}
+    prompts: dict[Prompt | ConversationRequest, int] = {}
     for request, response in zip(question.requests, responses, strict=True):
-        prompt: Prompt
+        prompt: Prompt | ConversationRequest
         match request:
+            case ConversationRequest():
+                prompt = request
             case GenerateRequest():
                 prompt = request.prompt
             case LoglikelihoodRequest():
@@ -520,7 +533,8 @@ def _num_prompt_tokens(question: PreparedSample, responses: Sequence[Response]) 
         if isinstance(response, LoglikelihoodResponse):
             prompts[prompt] = response.num_context_tokens
         else:
-            prompts[prompt] = response.num_prompt_tokens
+            earlier = response.turns if isinstance(response, GenerateResponse) else ()
+            prompts[prompt] = response.num_prompt_tokens + sum(reply.num_prompt_tokens for reply in earlier)
     return sum(prompts.values())
 
 

@@ -20,6 +20,7 @@ from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.messages import shown_turn
 from pytest_llmeval.text.wording import time_text
 from pytest_llmeval.types import (
+    ConversationRequest,
     EmbeddingRequest,
     GenerateRequest,
     GenerateResponse,
@@ -294,6 +295,8 @@ def prompt_lines(question: PreparedSample, *, marks: tuple[str, str] = ("⟦", "
                 yield from printable(shown_turn(turn), keep="\n").split("\n")
             begun = context[-1].content if is_begun else ""
             yield from printable(f"<assistant> {begun}{scored}{marker}", keep="\n").split("\n")
+            for text in request.turns if isinstance(request, ConversationRequest) else ():
+                yield from printable(f"<user> {text}\n<assistant> {scored}", keep="\n").split("\n")
     target = question.target
     yield f"target: {printable(target if isinstance(target, str) else ' | '.join(target))}"
 
@@ -308,7 +311,7 @@ def judge_lines(
     reply = given if isinstance(given, str) else f"{marks[0]}the reply{marks[1]}"
     contexts = (f"{marks[0]}a context{marks[1]}",) if "contexts" not in question.sample.variables else None
     responses: list[Response] = [
-        GenerateResponse(text=reply, contexts=contexts)
+        GenerateResponse(text=reply, contexts=contexts, turns=_earlier_turns(request, marks))
         if isinstance(request, GenerateRequest)
         else LoglikelihoodResponse(loglikelihood=-1.0, num_tokens=1)
         for request in question.requests
@@ -327,6 +330,11 @@ def judge_lines(
             turns = (Message(role="user", content=prompt),) if isinstance(prompt, str) else prompt
             for turn in turns:
                 yield from printable(shown_turn(turn), keep="\n").split("\n")
+
+
+def _earlier_turns(request: GenerateRequest, marks: tuple[str, str]) -> tuple[GenerateResponse, ...]:
+    count = len(request.turns) if isinstance(request, ConversationRequest) else 0
+    return tuple(GenerateResponse(text=f"{marks[0]}reply {number}{marks[1]}") for number in range(1, count + 1))
 
 
 def _scored_part(request: LoglikelihoodRequest | GenerateRequest) -> str:

@@ -159,7 +159,9 @@ class PreparedSample:
     the suite says so.
     ``judged_with`` are further texts of the sample, by name, that its judgement depends on: the other reply of a pair,
     verdicts that were recorded, what a judge is told in the suite's own words. ``parts`` are what each of several
-    scorers presents.
+    scorers presents. ``turns`` are what is presented of each turn of a conversation, None of one that is not scored by
+    itself; empty if only the last reply is scored. ``conversation`` is what was said before the reply that is judged,
+    if there was more than one turn.
     """
 
     sample: Sample
@@ -174,6 +176,8 @@ class PreparedSample:
     judged_with: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[PreparedSample, ...] = ()
     requests: tuple[Request, ...] = ()
+    turns: tuple[PreparedSample | None, ...] = ()
+    conversation: str = ""
 
     @property
     def tools(self) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "EpochsSpec",
     "Reductions",
     "deciding_epoch",
+    "mean_score",
     "pass_at_k",
     "pass_hat_k",
     "reduced_better",
@@ -199,7 +200,7 @@ def _reduce(reduction: str, scores: Sequence[Score], votes: Sequence[str | None]
     if kind in _ESTIMATES:
         return _estimated(reduction, _ESTIMATES[kind](len(scores), _num_right(reduction, scores), number or 1), scores)
     if kind == "mean":
-        return _mean(scores), 0
+        return mean_score(scores), 0
     if kind == "mode":
         epoch = _majority(votes[:number])
         return scores[epoch], epoch
@@ -233,7 +234,7 @@ def _estimated(name: str, value: float, scores: Sequence[Score]) -> tuple[Score,
     ), 0
 
 
-def _mean(scores: Sequence[Score]) -> Score:
+def mean_score(scores: Sequence[Score]) -> Score:
     """Average every number; right if every reply is, wrong if none is, else a number between.
 
     A number that is not measurable on some replies is averaged over the others; one that is missing has no mean.

@@ -493,9 +493,9 @@ def test_samples_are_read_once_where_the_rows_are_the_same(
     made: list[object] = []
     make: Callable[..., Any] = mapping.make_sample
 
-    def counted(*given: object) -> object:
+    def counted(*given: object, **settings: object) -> object:
         made.append(given)
-        return make(*given)
+        return make(*given, **settings)
 
     monkeypatch.setattr(loader, "make_sample", counted)
     assert len(collected(project, "sums.yaml")) == 8

@@ -30,7 +30,15 @@ from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
-from pytest_llmeval.suites.format.schema import DatasetSpec, FewshotSpec, JoinSpec, MessageSpec, PromptSpec, SuiteSpec
+from pytest_llmeval.suites.format.schema import (
+    DatasetSpec,
+    FewshotSpec,
+    JoinSpec,
+    MessageSpec,
+    PromptSpec,
+    SuiteSpec,
+    TurnSpec,
+)
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 
@@ -60,6 +68,7 @@ _TYPES: Mapping[str, str] = {
     "filters": "list of [filters](#filters)",
     "gates": "list of [rules](#gates)",
     "preset": "a [preset](#presets)",
+    "turns": "a column, or list of templates or mappings, see below",
     "reduce": "a reduction, or a list of them: `mean`, `first`, `any`, `all`, `mode`, `mode@k`, `pass@k`, `pass^k`",
     "normalize": "list of steps: ",
     "messages": "a column, or a list of [messages](#promptmessages)",
@@ -120,6 +129,12 @@ def _suite() -> Iterator[str]:
         if name == "primary_metric":
             yield from ("", "A text alone is its `name`.")
         yield from settings_table(model)
+        if name == "prompt":
+            yield from (
+                "",
+                "Each of `turns`; a text alone is its `user`, and a text in place of the list its `column`:",
+            )
+            yield from settings_table(TurnSpec)
 
 
 def _scorers() -> Iterator[str]:

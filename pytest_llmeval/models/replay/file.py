@@ -117,6 +117,7 @@ class RecordedReply:
     each text, or one for all of them; empty if the file says nothing of them; ``documents``, ``traces``,
     ``reasonings`` and ``tool_calls`` (which the file has apart from the texts) and ``truncated`` (at the limit of
     tokens) likewise.
+    ``turns`` are, for each text, the replies to earlier turns of its conversation, each with its reasoning.
     ``is_text``: a list is of texts that a model wrote, and not of documents. ``is_cut``: the documents are not all that
     were found. ``doc`` is the row of the data set that the reply is to, where the file has it.
     """
@@ -139,6 +140,7 @@ class RecordedReply:
     reasonings: tuple[str | None, ...] = ()
     tool_calls: tuple[tuple[ToolCall, ...] | None, ...] = ()
     truncated: tuple[bool, ...] = ()
+    turns: tuple[tuple[tuple[str, str | None], ...], ...] = ()
     doc: Mapping[str, Any] | None = None
 
     @property
@@ -469,6 +471,7 @@ def _record_reply(place: str, record: Mapping[str, Any]) -> RecordedReply:
         documents=_recorded(details, "documents", found_documents),
         traces=_recorded(details, "trace", trace_steps),
         tool_calls=_recorded(details, "tool_calls", read_tool_calls),
+        turns=tuple(own or () for own in _recorded(details, "conversation", _earlier_replies)),
         is_text=True,
         is_cut="num_documents" in details,
     )
@@ -485,6 +488,14 @@ def _recorded(details: Mapping[str, Any], name: str, read: Callable[[object], _T
         return tuple(None if own is None else read(own) for own in (found if "outputs" in details else [found]))
     except (TypeError, ValueError):
         return ()
+
+
+def _earlier_replies(conversation: object) -> tuple[tuple[str, str | None], ...]:
+    """Return the replies to all turns but the last; none if the record lacks one of them."""
+    if not isinstance(conversation, list) or not all(isinstance(turn, dict) for turn in conversation):
+        raise ValueError("no conversation")
+    found = tuple((turn.get("reply"), turn.get("reasoning")) for turn in conversation[:-1])
+    return found if all(isinstance(text, str) for text, _ in found) else ()
 
 
 def parsed_list(value: JSON) -> JSON:

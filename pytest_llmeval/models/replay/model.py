@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
@@ -28,6 +29,7 @@ from pytest_llmeval.types import (
     JSON,
     REPLAYED,
     AskedSample,
+    ConversationRequest,
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodResponse,
@@ -266,6 +268,8 @@ def _responses(replies: Sequence[RecordedReply], sample: AskedSample) -> Iterato
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
         texts = [found for reply in replies for found in _generated(reply, sample)]
+        if isinstance(first := requests[0], ConversationRequest) and len(requests) == 1:
+            texts = _as_turns(texts, len(first.users))
         if len(texts) != len(requests):
             times = "once" if len(requests) == 1 else f"{len(requests)} times"
             has = "1 response" if len(texts) == 1 else f"{len(texts)} responses"
@@ -297,8 +301,8 @@ def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateRe
     texts = _texts(reply)
     count = len(texts)
     kept = (reply.contexts, reply.documents, reply.traces, reply.reasonings, reply.tool_calls, reply.truncated)
-    beside = zip(*(_of_each(own, count) for own in kept), strict=True)
-    for text, (contexts, documents, trace, reasoning, calls, is_cut) in zip(texts, beside, strict=True):
+    beside = zip(*(_of_each(own, count) for own in (*kept, reply.turns)), strict=True)
+    for text, (contexts, documents, trace, reasoning, calls, is_cut, turns) in zip(texts, beside, strict=True):
         yield GenerateResponse(
             text=text,
             finish_reason="length" if is_cut else "stop",
@@ -308,7 +312,15 @@ def _generated(reply: RecordedReply, sample: AskedSample) -> Iterator[GenerateRe
             reasoning=reasoning,
             is_unfinished=reasoning is not None and not text and not calls,
             tool_calls=calls,
+            turns=tuple(GenerateResponse(text=earlier, reasoning=own) for earlier, own in turns or ()),
         )
+
+
+def _as_turns(replies: list[GenerateResponse], count: int) -> list[GenerateResponse]:
+    """Return as many replies as a conversation has turns as one, the last; any other number of replies as they are."""
+    if not 1 < len(replies) == count:
+        return replies
+    return [replace(replies[-1], turns=tuple(replies[:-1]))]
 
 
 def _of_each(found: Sequence[_T | None], count: int) -> Sequence[_T | None]:

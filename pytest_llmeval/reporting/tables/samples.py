@@ -179,7 +179,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         yield "tools", tools
     if options and (lines := option_texts(record, limit=None if whole else _MAX_OPTION)):
         yield "choices", ("\n" if whole else " | ").join(lines)
-    replies = list(_replies(record)) if whole else []
+    replies = [*_conversations(record), *_replies(record)] if whole else []
     found = record.details.get("documents")  # a search finds these, and writes nothing
     yield from replies
     yield from _steps(record, whole=whole)
@@ -226,6 +226,8 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
     """Yield each reply to a sample that was asked several times, with what it was judged to be."""
     outputs, epochs = record.details.get("outputs"), record.details.get("epochs")
     reasonings = record.details.get("reasonings")
+    if "conversation" in record.details:
+        return
     if not isinstance(outputs, list) or not isinstance(epochs, list) or len(outputs) != len(epochs):
         return
     for number, (output, epoch) in enumerate(zip(outputs, epochs, strict=True), start=1):
@@ -237,6 +239,44 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         if isinstance(reasonings, list) and number <= len(reasonings) and reasonings[number - 1]:
             yield f"reasoning {number} of {len(outputs)}", shortened(as_text(reasonings[number - 1]), limit=_MAX_REPLY)
         yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+
+
+def _conversations(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield what the user and the model said in each turn, with what a turn that was scored was judged to be.
+
+    A sample that was asked several times has a conversation for each time.
+    """
+    talks, epochs = record.details.get("conversation"), record.details.get("epochs")
+    if not isinstance(talks, list) or not talks:
+        return
+    several = isinstance(talks[0], list)
+    for number, talk in enumerate(talks[:_MAX_REPLIES] if several else [talks], 1):
+        judged: object = record.details
+        status = "" if several else f", {record.status}"
+        epoch = epochs[number - 1] if several and isinstance(epochs, list) and number <= len(epochs) else None
+        if isinstance(epoch, dict):
+            judged, status = epoch.get("details"), f", {epoch.get('status')}"
+        scores = judged.get("turns") if isinstance(judged, Mapping) else None
+        of_output = f" of output {number}" if several else ""
+        limit = _MAX_REPLY if several else None
+        turns = [turn for turn in talk if isinstance(turn, dict)] if isinstance(talk, list) else []
+        for place, turn in enumerate(turns):
+            where = f"turn {place + 1} of {len(turns)}{of_output}"
+            if "user" in turn:
+                yield f"user, {where}", _said(turn["user"], limit)
+            if turn.get("reasoning"):
+                yield f"reasoning, {where}", _said(turn["reasoning"], limit)
+            score = scores[place] if isinstance(scores, list) and place < len(scores) else None
+            own = f", {score.get('status')}" if isinstance(score, dict) else "" if place + 1 < len(turns) else status
+            yield f"reply, {where}{own}", _said(turn.get("reply"), limit)
+    if several and len(talks) > _MAX_REPLIES:
+        yield "output", f"{len(talks) - _MAX_REPLIES} more are in the report"
+
+
+def _said(text: JSON, limit: int | None) -> str:
+    """Return what was said in a turn; of a file of replies, earlier ones may be missing."""
+    shown = "(not known)" if text is None else as_text(text)
+    return shown if limit is None else shortened(shown, limit=limit)
 
 
 def _relevant(record: Record) -> Iterator[tuple[str, str]]:
@@ -334,7 +374,7 @@ def _all_details(details: object, whose: str, depth: int) -> Iterator[tuple[str,
     own = next((f" of scorer {name}{whose}" for name in parts), whose)
     yield own, details
     inner = [(f" of scorer {name}{whose}", one) for name, one in parts.items()]
-    for name, kept, whole in (("judge", "judges", own), ("output", "epochs", whose)):
+    for name, kept, whole in (("judge", "judges", own), ("output", "epochs", whose), ("turn", "turns", own)):
         members = details.get(kept)
         several = enumerate(members if isinstance(members, list) else (), 1)
         inner += [(f" of {name} {number}{whole}", one) for number, one in several]

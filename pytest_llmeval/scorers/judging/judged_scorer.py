@@ -109,7 +109,11 @@ def _fenced(text: str) -> str:
 
 
 def question_of(presented: PreparedSample) -> str:
-    """Return the sample's question if it has one, else the prompt of the evaluated model."""
+    """Return the conversation before the reply if there was one, else the sample's question if it has one, else the
+    prompt of the evaluated model.
+    """
+    if presented.conversation:
+        return presented.conversation
     if presented.sample.question:
         return presented.sample.question
     prompt = presented.prompt
@@ -196,7 +200,11 @@ class JudgedScorer(AskingScorer[S]):
         """
         references = [("Reference answer", text) for text in presented.references]
         shown = [(title, text[:MAX_REPLY]) for title, text in replies]
-        parts = [("Question", question_of(presented)), *references, *shown]
+        parts = [
+            ("Conversation" if presented.conversation else "Question", question_of(presented)),
+            *references,
+            *shown,
+        ]
         return self.request_on(parts, task, schema, number=number)
 
     def request_on(

@@ -14,6 +14,8 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationInfo,
     WithJsonSchema,
     model_serializer,
     model_validator,
@@ -22,13 +24,14 @@ from pydantic.json_schema import DEFAULT_REF_TEMPLATE, models_json_schema
 
 from pytest_llmeval.data.spec import FROM_LIST, Spec, expected_here, one_key_schema, refuse, refuse_here, whole
 from pytest_llmeval.models.generate_spec import GenerateSpec
-from pytest_llmeval.scorers import ONE_SCORER, SCORERS, ScoreSettings
+from pytest_llmeval.scorers import ONE_SCORER, SCORERS, OneScoreSettings, ScoreSettings
 from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.scoring.epochs import MAX_EPOCHS, EpochsSpec
 from pytest_llmeval.scoring.filters import Filters, filters_json_schema
 from pytest_llmeval.suites.format.gates_spec import Gates, PrimaryMetricSpec
 from pytest_llmeval.suites.format.variants import VARIANT_PATTERN, VariantError, variants_of
 from pytest_llmeval.suites.presets import all_presets
+from pytest_llmeval.templates.templates import is_template
 from pytest_llmeval.text.messages import ChatRole
 from pytest_llmeval.text.tool_schemas import tool_schemas
 from pytest_llmeval.text.wording import Keys, describe, quoted
@@ -43,6 +46,7 @@ __all__ = [
     "PromptSpec",
     "RowsSpec",
     "SuiteSpec",
+    "TurnSpec",
     "json_schema",
 ]
 
@@ -202,6 +206,66 @@ class FewshotSpec(RowsSpec):
     )
 
 
+def _turn_score(value: object, info: ValidationInfo) -> object:
+    if value is None or value is True:
+        return value
+    if isinstance(value, bool):
+        raise refuse_here("found false, expected true or a scorer; a turn without score and target is not scored")
+    return _ONE_SCORER.validate_python(value, context=info.context)
+
+
+_ONE_SCORER: TypeAdapter[ScorerSettings] = TypeAdapter(OneScoreSettings)
+
+
+class TurnSpec(Spec):
+    """One turn of the user in a conversation that is asked turn by turn."""
+
+    user: str = Field("", description="Template of the user's text.")
+    column: str | None = Field(
+        None,
+        min_length=1,
+        description="In place of user: a column that holds all turns, a list of texts or of {user: …, target: …}.",
+    )
+    target: FieldRule | None = Field(
+        None,
+        description="What is expected of the reply to this turn, which is then scored: a value, a template, or a list "
+        "of those. By default, a scored turn has the sample's target.",
+    )
+    score: Annotated[Any, BeforeValidator(_turn_score)] = Field(
+        None,
+        description="true: the reply to this turn is scored too, as the suite's score says. Or a scorer of its own, "
+        "except for the last turn, which the suite's score judges.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> TurnSpec:
+        if self.column is None and not self.user:
+            raise refuse_here("the key 'user' is missing, the user's text")
+        if self.column is not None and self.model_fields_set != {"column"}:
+            raise refuse_here("a column holds the turns with their targets; remove the other keys", "column")
+        return self
+
+    @property
+    def is_scored(self) -> bool:
+        """Tell whether the reply is scored although the turn is not the last one."""
+        return self.score is not None or self.target is not None
+
+    @property
+    def own_score(self) -> ScorerSettings | None:
+        """Return the settings of the scorer that judges this turn alone; None if there is none."""
+        return self.score if isinstance(self.score, ScorerSettings) else None
+
+
+def _turns(value: object) -> object:
+    if value is None:
+        return value
+    if isinstance(value, str) and value.strip() and not is_template(value):
+        return ({"column": value},)
+    if isinstance(value, list | tuple) and value:
+        return tuple({"user": turn} if isinstance(turn, str) else turn for turn in value)
+    raise expected_here("a list of templates, or a column that holds a list of the user's texts")
+
+
 def _tools(value: object) -> object:
     """Return functions in the form of OpenAI's API, or the name of a file; None for an empty list."""
     if value is None or (isinstance(value, str) and value.strip() and not value.lstrip().startswith(("[", "{"))):
@@ -332,6 +396,18 @@ class PromptSpec(Spec):
         "message, or goes on with it if it is the assistant's.",
     )
 
+    turns: Annotated[tuple[TurnSpec, ...] | None, BeforeValidator(_turns)] = Field(
+        None,
+        description="Turns of the user, in place of template: a list of templates, or a column that holds a list of "
+        "texts. Each turn after the first follows the model's own reply to the one before, and the last reply is "
+        "scored. Needs chat: true.",
+    )
+    score_turns: Literal["last", "all"] = Field(
+        "last",
+        description="all: the reply to each turn is scored, and a sample is right if all are; by default only the "
+        "last reply is, and those to turns with a target or score of their own.",
+    )
+
     @property
     def is_chat(self) -> bool:
         """Tell whether the prompt is a chat."""
@@ -342,6 +418,18 @@ class PromptSpec(Spec):
         for place, message in enumerate(self.messages or ()):
             said = message.model_dump(exclude={"role", "column"})
             yield from _templates(said, ("prompt", "messages", place))
+        for place, turn in enumerate(self.turn_specs):
+            yield ("prompt", "turns", place, "user"), turn.user
+
+    @property
+    def turn_specs(self) -> tuple[TurnSpec, ...]:
+        """Return the turns that the suite writes itself."""
+        return () if self.column_of_turns is not None else self.turns or ()
+
+    @property
+    def column_of_turns(self) -> str | None:
+        """Return the column that holds the turns; None if the suite writes them itself, or has none."""
+        return None if self.turns is None else self.turns[0].column
 
     @property
     def has_tools(self) -> bool:
@@ -367,13 +455,41 @@ class PromptSpec(Spec):
             raise refuse_here("messages are a chat; remove this", "chat")
         return self
 
+    @model_validator(mode="after")
+    def _turns_are_the_prompt(self) -> PromptSpec:
+        if self.turns is None:
+            if self.score_turns != "last":
+                raise refuse_here("there are no prompt.turns; remove it", "score_turns")
+            return self
+        for place, turn in enumerate(self.turns):
+            if turn.column is not None and len(self.turns) > 1:
+                raise refuse_here("a column holds all turns; remove the others, or write them all here", "turns", place)
+        if self.turn_specs and self.turn_specs[-1].own_score is not None:
+            message = "the suite's own score judges the last turn; move this scorer there, and write true here"
+            raise refuse_here(message, "turns", len(self.turn_specs) - 1, "score")
+        if not self.chat:
+            raise refuse_here("only a chat has turns; add prompt.chat: true", "turns")
+        for key, is_given in (
+            ("messages", self.messages is not None),
+            ("template", self.template is not None),
+            ("prefix", bool(self.prefix)),
+            ("fewshot", self.fewshot is not None),
+            ("tools", self.tools is not None),
+            ("tools_column", self.tools_column is not None),
+        ):
+            if is_given:
+                raise refuse_here(f"prompt.turns are the whole prompt but for the system text; remove {key}", key)
+        return self
+
     @model_serializer(mode="wrap")
     def _without_unsaid(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return the values without later keys that say nothing: older fingerprints know no such keys."""
         values: dict[str, Any] = handler(self)
-        for key in ("tools", "tools_column", "messages"):
+        for key in ("tools", "tools_column", "messages", "turns"):
             if values.get(key) is None:
                 values.pop(key, None)
+        if values.get("score_turns") == "last":
+            del values["score_turns"]
         return values
 
 
@@ -551,6 +667,12 @@ def json_schema() -> dict[str, JSON]:
         description = parent["score"].get("description", "")
         parent["score"] = {"description": description, **_score_schema(names)}
         parent["filters"]["items"] = filters_json_schema()
+    turn = definitions["TurnSpec"]["properties"]["score"]
+    turn["anyOf"] = [{"const": True}, *_score_schema(ONE_SCORER)["anyOf"], {"type": "null"}]
+    turns = definitions["PromptSpec"]["properties"]["turns"]["anyOf"]
+    turns[0]["minItems"] = 1
+    turns[0]["items"] = {"anyOf": [{"type": "string"}, turns[0]["items"]]}
+    turns.insert(0, {"type": "string", "pattern": r"^(?![\s\S]*\{[{%])[\s\S]*\S"})
     properties["epochs"]["anyOf"].insert(0, {"type": "integer", "minimum": 1, "maximum": MAX_EPOCHS})
     properties["primary_metric"]["anyOf"].insert(0, {"type": "string", "minLength": 1})
     properties["preset"]["anyOf"] = [{"enum": [preset.name for preset in all_presets()]}, {"type": "null"}]

@@ -181,6 +181,7 @@ def _texts(spec: SuiteSpec) -> Iterator[str]:
     rules = [spec.choices, spec.target, spec.category, spec.prompt.template, spec.prompt.system, spec.prompt.prefix]
     rules += [message.column for message in spec.prompt.messages or ()]
     rules += [text for _, text in spec.prompt.message_templates()]
+    rules.append(spec.prompt.column_of_turns)
     rules += list(spec.dataset.fields.values()) if spec.dataset is not None else []
     rules += [fewshot.template, fewshot.answer, *fewshot.fields.values()] if fewshot is not None else []
     for rule in rules:

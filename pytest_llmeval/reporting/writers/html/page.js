@@ -434,6 +434,7 @@
     block.setAttribute("aria-label", name);
     block.setAttribute("role", "region");
     block.dataset.field = name;
+    block.className = name.match(/^(user|reply), turn/)?.[1] || "";
     const words = searchedWords();
     const lower = text.toLowerCase();
     let start = 0;
