@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import SplitResult, quote, urlsplit
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.text.redaction import one_line, redact
+from pytest_llmeval.text.redaction import hides_value_of, one_line, redact
 from pytest_llmeval.text.wording import expected_one_of, nearest, quoted
 from pytest_llmeval.types import JSON
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TIMEOUT_S",
     "DIALECTS",
+    "LAUNCH",
+    "LAUNCH_KEY",
     "SERVER_ARGS",
     "Endpoint",
     "ServerArguments",
@@ -37,6 +39,7 @@ __all__ = [
     "is_loopback",
     "parse_argument",
     "parse_endpoint",
+    "parse_launch_setting",
     "parse_url",
 ]
 
@@ -142,6 +145,35 @@ def parse_argument(key: str, text: str, where: str) -> Any:
     return parsers.get(key, _text)(key, text, where)
 
 
+LAUNCH_KEY = "PYTEST_LLM_LAUNCH_KEY"
+"""The environment variable by which a session's processes know the key of the servers that the session starts."""
+LAUNCH = "launch."
+"""The beginning of each setting of a server that the session starts (launch.tensor_parallel_size)."""
+_OWN_LAUNCH = frozenset(
+    {"host", "port", "api_key", "model", "m", "served_model_name", "alias", "a", "model_alias", "uds", "config_file"}
+)
+"""Settings of such a server that the session decides."""
+
+
+def parse_launch_setting(key: str, text: str, where: str) -> tuple[str, str]:
+    """Return ``launch.tensor-parallel-size`` and its value as ``tensor_parallel_size`` and the same value.
+
+    Raises ``OptionError`` for a name that cannot be one, that the session decides or that is a secret's.
+    """
+    name, value = key.removeprefix(LAUNCH).replace("-", "_"), text.strip()
+    if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
+        raise OptionError(f"{where}: {LAUNCH}{quoted(name)}: expected the name of a setting of the server")
+    if name in _OWN_LAUNCH:
+        raise OptionError(f"{where}: {LAUNCH}{name}: the session decides this itself; leave it out")
+    if hides_value_of(name):
+        raise OptionError(f"{where}: {LAUNCH}{name}: a secret is given to the server by its environment variable only")
+    if not value or not value.isprintable():
+        raise OptionError(f"{where}: {LAUNCH}{name}: found {quoted(value)}, expected a value of one line")
+    if name == "timeout":
+        _seconds(LAUNCH + name, value, where)
+    return name, value
+
+
 def _refused(where: str, key: str, found: str, expected: str) -> OptionError:
     return OptionError(f"{where}: {key}: found {found}, expected {expected}")
 
@@ -179,7 +211,8 @@ def _count(key: str, text: str, where: str) -> int:
 def _seconds(key: str, text: str, where: str) -> float:
     number = _number(text)
     if not (math.isfinite(number) and number > 0):
-        raise _refused(where, key, quoted(text), f"a number of seconds above 0 ({SERVER_ARGS[key]})")
+        meaning = f" ({SERVER_ARGS[key]})" if key in SERVER_ARGS else ""
+        raise _refused(where, key, quoted(text), f"a number of seconds above 0{meaning}")
     return number
 
 
@@ -333,6 +366,9 @@ class ServerArguments:
     shared_folder: Path | None = None
     """The folder in which processes agree on how many requests a host gets at once; None if there is one process."""
     budget: Budget | None = field(default=None, repr=False, compare=False)
+    on_lost: Callable[[Endpoint], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
+    """Called after a connection was lost, before the request is sent again: it waits for a server that is started anew,
+    and raises ``ModelStopped`` if it is gone for good."""
 
     @classmethod
     def of(

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.base import Backend, Model, NamedModel
+from pytest_llmeval.models.endpoints import LAUNCH
 from pytest_llmeval.models.guessing import Guessing
 from pytest_llmeval.models.huggingface.kind import Demo, Folder, Hub
 from pytest_llmeval.models.python.kind import PythonCode
 from pytest_llmeval.models.replay.kind import Replay
 from pytest_llmeval.models.servers.kind import Anthropic, NotAURL, Ollama, OpenAI, Server
+from pytest_llmeval.models.servers.launched import LaunchedLlamaCpp, LaunchedVLLM
 from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_device
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.roles import ROLES, Role
@@ -52,6 +54,8 @@ KINDS: tuple[ModelKind, ...] = (
     OpenAI(),
     Anthropic(),
     Ollama(),
+    LaunchedVLLM(),
+    LaunchedLlamaCpp(),
 )
 """The kinds of models that ship here, in the order in which messages list them."""
 
@@ -158,10 +162,12 @@ def check_model(spec: ModelSpec, settings: ModelSettings) -> None:
 def check_model_args(specs: Sequence[ModelSpec], settings: ModelSettings) -> None:
     """Raise ``OptionError`` for a setting of ``--llm-model-arg`` that means nothing for any of the session's models."""
     known = [spec.kind.model_args for spec in specs]
-    for key in settings.model_args if specs else ():
+    for key, value in settings.model_args.items() if specs else ():
         if all(taken is not None and key not in taken for taken in known):
             names = ", ".join(spec.name for spec in specs)
-            raise OptionError(f"--llm-model-arg {key}: means nothing for {names} ({MODEL_ARGS[key]})")
+            shown = f"{LAUNCH}{next(iter(value))}" if key == "launch" and isinstance(value, dict) else key
+            meaning = MODEL_ARGS.get(key, "a setting of a server that the session starts")
+            raise OptionError(f"--llm-model-arg {shown}: means nothing for {names} ({meaning})")
 
 
 def load_model(spec: ModelSpec, settings: ModelSettings) -> Model:

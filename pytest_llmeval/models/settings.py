@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_llmeval.errors import OptionError
-from pytest_llmeval.models.endpoints import SERVER_ARGS, parse_argument
+from pytest_llmeval.models.endpoints import LAUNCH, SERVER_ARGS, parse_argument, parse_launch_setting
 from pytest_llmeval.models.findings import Findings
 from pytest_llmeval.types import JSON
 
@@ -24,6 +25,7 @@ __all__ = [
     "ModelArg",
     "ModelSettings",
     "ReplicaSettings",
+    "ShowStart",
     "check_device",
     "merge_model_args",
     "parse_model_arg",
@@ -48,6 +50,9 @@ _JSON_KEYS = frozenset({"quantization_config", "device_map", "max_length", "add_
 _DEVICE = re.compile(r"auto|cpu|mps|(?:cuda|xpu|npu)(?::\d+)?")
 
 
+ShowStart: TypeAlias = Callable[[str, Callable[[], str]], AbstractContextManager[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """Settings by which a model is loaded; the defaults are the command line's.
@@ -58,6 +63,8 @@ class ModelSettings:
     ``model_args`` are the parsed ``--llm-model-arg`` settings, with the keys of ``MODEL_ARGS``. ``num_workers``
     processes, of which this is one, run models at once and share the cores; None leaves the threads as they are.
     In ``shared_folder`` they agree on how many requests a model gets at once; None if there is one process.
+    ``replicas`` servers of a launched model share the work; ``launched`` is the folder of the session's keeper, and
+    ``show_start`` makes a context in which a live line says that a model's server starts, and its last line.
     ``findings``: what is known of models already. ``budget``: what the session may pay, None for any amount.
     """
 
@@ -71,6 +78,9 @@ class ModelSettings:
     model_args: Mapping[str, JSON] = field(default_factory=dict)
     num_workers: int | None = None
     shared_folder: Path | None = None
+    replicas: int | None = None
+    launched: Path | None = field(default=None, compare=False)
+    show_start: ShowStart | None = field(default=None, compare=False)
     findings: Findings | None = field(default=None, compare=False)
     budget: Budget | None = field(default=None, compare=False)
 
@@ -106,6 +116,9 @@ def parse_model_arg(text: str) -> ModelArg:
     key = key.strip()
     if not separator or not key:
         raise OptionError(f"--llm-model-arg {text!r}: expected key=value, such as max_length=2048")
+    if key.startswith(LAUNCH):
+        name, value = parse_launch_setting(key, value, "--llm-model-arg")
+        return ModelArg(LAUNCH + name, value, text)
     _check_key(key)
     value = value.strip()
     if key in SERVER_ARGS and key not in _JSON_KEYS:
@@ -124,15 +137,21 @@ def parse_model_arg(text: str) -> ModelArg:
 
 
 def merge_model_args(given: Iterable[ModelArg]) -> dict[str, JSON]:
-    """Return the settings by key. Of ``base_url`` all are kept, in a list; of any other key the last."""
+    """Return the settings by key, those of launched servers in a mapping ``launch``.
+
+    Of ``base_url`` all are kept, in a list; of any other key the last.
+    """
     merged: dict[str, JSON] = {}
     urls: list[JSON] = []
+    launch: dict[str, JSON] = {}
     for arg in given:
         if arg.key == "base_url":
             urls.append(arg.value)
+        elif arg.key.startswith(LAUNCH):
+            launch[arg.key.removeprefix(LAUNCH)] = arg.value
         else:
             merged[arg.key] = arg.value
-    return {**merged, "base_url": urls} if urls else merged
+    return merged | ({"base_url": urls} if urls else {}) | ({"launch": launch} if launch else {})
 
 
 def check_device(settings: ModelSettings) -> None:
@@ -151,7 +170,7 @@ def _check_key(key: str) -> None:
     if key in MODEL_ARGS:
         return
     near = difflib.get_close_matches(key, MODEL_ARGS, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(MODEL_ARGS)}"
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(MODEL_ARGS)}, {LAUNCH}SETTING"
     raise OptionError(f"--llm-model-arg: unknown key {key!r}{hint}")
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -249,6 +249,26 @@ class LiveReporting:
         self._num_done = 0
         self._started: float | None = None
         self._loaded: set[tuple[str, str]] = set()
+        self._is_loading = False
+        self._said_by_server: Callable[[], str] | None = None
+
+    @contextmanager
+    def starting(self, model: str, last_line: Callable[[], str]) -> Iterator[None]:
+        """Say that a model's server starts, and what it wrote last, until the block ends."""
+        started = self._clock()
+
+        def tick() -> None:
+            elapsed_s = self._clock() - started
+            self._line.show(lambda width: loading_text(model, elapsed_s, width, last_line()), at_once=True)
+
+        self._said_by_server = last_line
+        try:
+            with nullcontext() if self._is_loading else _EverySecond(tick):
+                yield
+        finally:
+            self._said_by_server = None
+            if not self._is_loading:
+                self._line.clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -270,13 +290,16 @@ class LiveReporting:
 
         def tick() -> None:
             elapsed_s = self._clock() - started
-            self._line.show(lambda width: loading_text(model, elapsed_s, width), at_once=True)
+            said = "" if self._said_by_server is None else self._said_by_server()
+            self._line.show(lambda width: loading_text(model, elapsed_s, width, said), at_once=True)
 
         self._line.show(lambda width: loading_text(model, 0.0, width), at_once=True)
+        self._is_loading = True
         try:
             with _EverySecond(tick):
                 return (yield)
         finally:
+            self._is_loading = False
             self._line.clear()
             if self._started is not None:
                 self._started += self._clock() - started  # the time that is left counts answers, no loading

@@ -22,9 +22,11 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError
 from pytest_llmeval.models.base import Model, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.hardware import importing_torch
 from pytest_llmeval.models.registry import calling, check_model, check_model_args, load_model
+from pytest_llmeval.models.servers.launched import Launched
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.plugin.budget import budget_of, check_budget
+from pytest_llmeval.plugin.launched_servers import end_previous, keep_until_next, launched_servers
 from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
@@ -97,6 +99,7 @@ def model_settings(settings: Settings, device: str | None) -> ModelSettings:
         allow_pickle=settings.allow_pickle,
         model_args=merge_model_args(settings.model_arg),
         num_workers=int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)),
+        replicas=settings.replicas,
     )
 
 
@@ -132,12 +135,18 @@ def check_model_options(settings: Settings, *, loads: bool, budget: Budget | Non
 
 def _check_ray(settings: Settings, own: ModelSettings) -> None:
     """Raise ``OptionError`` for ``--llm-ray`` if there can be no replicas, and for options that belong to it."""
+    launched = next((spec for spec in settings.model_specs if isinstance(spec.kind, Launched)), None)
     if settings.ray is None:
         for name in ("replicas", "replica_cpus", "replica_gpus"):
-            if getattr(settings, name) is not None:
+            if getattr(settings, name) is not None and not (name == "replicas" and launched is not None):
                 flag = f"--llm-{name.replace('_', '-')}"
                 raise OptionError(f"{flag} is about replicas on Ray: give --llm-ray as well (local, or an address)")
         return
+    if launched is not None:
+        raise OptionError(
+            f"--llm-ray: the servers of {launched.name} are started on this machine: leave --llm-ray out, and give "
+            "--llm-replicas N for several"
+        )
     from pytest_llmeval.models.ray.model import check_replicas
 
     check_replicas(settings.model_specs, own, _replica_settings(settings, settings.ray))
@@ -251,15 +260,24 @@ def loaded_model(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
     if spec.role is None and (known := config.stash.get(_early_key, {}).get(spec.name)) is not None:
         return known
     settings = config.stash[settings_key]
+    if spec.role is None:
+        end_previous(config)
     if settings.ray is not None and spec.role is None and spec.kind.takes_replicas:
         loaded = _load_replicas(config, settings, spec, device)
     else:
         own = model_settings(settings, device)
         shared = replace(own, shared_folder=shared_folder(config), findings=findings_of(config))
+        if isinstance(spec.kind, Launched):
+            folder, show = launched_servers(config, spec)
+            shared = replace(shared, device=settings.device, launched=folder, show_start=show)
         loaded = load_model(spec, replace(shared, budget=budget_of(config)))
+        if isinstance(spec.kind, Launched) and spec.role is None:
+            keep_until_next(config, settings, spec, loaded, shared)
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:
+        if isinstance(spec.kind, Launched):
+            spec.kind.start(loaded)  # with a store, when something is missing there
         return loaded
     from pytest_llmeval.inference.stored_model import StoredModel, with_store
 

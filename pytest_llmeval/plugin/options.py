@@ -201,8 +201,9 @@ OPTIONS: tuple[Option, ...] = (
         metavar="SPEC",
         parse=_model,
         help="The model that answers: 'demo' or 'demo-assistant' (they ship with it), a Hugging Face id, a checkpoint "
-        "folder, http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, replay:FILE (replies from a "
-        "file), python:MODULE:NAME (a function or class), random or majority (guessing). "
+        "folder, http://HOST:PORT/v1 (a server), openai:NAME, anthropic:NAME, ollama:NAME, vllm:NAME_OR_FOLDER or "
+        "llama-cpp:FILE.gguf (a server that the session starts and ends), replay:FILE (replies from a file), "
+        "python:MODULE:NAME (a function or class), random or majority (guessing). "
         "Given several times, every suite runs on each, and they are compared with the first.",
     ),
     *(
@@ -254,8 +255,8 @@ OPTIONS: tuple[Option, ...] = (
         metavar="N",
         kind="number",
         parse=_positive,
-        help="How many replicas --llm-ray starts. Default: one for each GPU of the cluster, or one for each "
-        "machine if there are no GPUs.",
+        help="How many replicas --llm-ray starts (default: one for each GPU of the cluster, or one for each machine "
+        "if there are no GPUs), or how many servers a model has that the session starts (default: one).",
     ),
     Option(
         name="replica_cpus",
@@ -291,8 +292,9 @@ OPTIONS: tuple[Option, ...] = (
         "max_length=N, attn_implementation=NAME, subfolder=NAME, add_bos=true. How a server is asked: base_url=URL "
         "(several share the work), api_key_env=VARIABLE, dialect=NAME, tokenizer=ID, max_connections=N, "
         "requests_per_minute=N, timeout=SECONDS, extra_body={…}, max_length=N, max_tokens_field=NAME, price_in=PRICE, "
-        "price_out=PRICE. max_connections, timeout and prices hold for Python functions too. Can be given several "
-        "times.",
+        "price_out=PRICE. How a server is started: launch.SETTING=VALUE (launch.tensor_parallel_size=2), "
+        "launch.command=PATH, launch.timeout=SECONDS. max_connections, timeout and prices hold for Python "
+        "functions too. Can be given several times.",
     ),
     Option(
         name="set",

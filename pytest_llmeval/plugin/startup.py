@@ -120,6 +120,11 @@ def _check(config: pytest.Config, settings: Settings) -> None:
 
             config.add_cleanup(close_connected)
         check_model_options(settings, loads=is_run, budget=budget_of(config))
+        if is_run:
+            from pytest_llmeval.plugin.launched_servers import start_keeper
+            from pytest_llmeval.plugin.models import model_settings
+
+            start_keeper(config, settings.all_specs, model_settings(settings, settings.device))
     if doubled := [key for key, number in Counter(key for key, _ in settings.label).items() if number > 1]:
         raise OptionError(f"--llm-label {doubled[0]}: it was given twice, and has one value; leave one out")
     changed = Counter((one.name, one.override.suite, one.override.keys) for one in settings.variant)

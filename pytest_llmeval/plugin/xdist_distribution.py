@@ -107,6 +107,10 @@ class WorkDistribution:
                 from pytest_llmeval.plugin.budget import share_budget
 
                 share_budget(self._config, node, Path(self._shared_folder))
+        if kinds:
+            from pytest_llmeval.plugin.launched_servers import share_launched
+
+            share_launched(self._config, node.workerinput)
         if any(kind.needs_device for kind in kinds):
             from pytest_llmeval.plugin.xdist_messages import share_findings
 

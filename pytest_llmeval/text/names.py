@@ -28,10 +28,14 @@ __all__ = [
 ]
 
 
-_SERVER_OPERATION = ("timeout", "max_connections", "requests_per_minute", "price_in", "price_out", "api_key_env")
+_SERVER_OPERATION = (
+    *("timeout", "max_connections", "requests_per_minute", "price_in", "price_out", "api_key_env"),
+    *("launch.command", "launch.timeout"),
+)
 PYTHON_OPERATION = ("concurrency", "timeout", "shown", "max_connections", "price_in", "price_out")
 """Arguments that say how a model is asked or shown, and decide none of its replies."""
 
+_SERVER_KINDS = ("openai:", "anthropic:", "ollama:", "vllm:", "llama-cpp:")
 _SEPARATOR = re.compile(r"[/\\]")
 _URL = re.compile(r"https?://(?:[^/?#@]*@)?([^/?#]+)", re.IGNORECASE)
 
@@ -40,7 +44,7 @@ def plain_name(name: str) -> str:
     """Return a model's name without the arguments that decide no reply, which earlier versions wrote with it."""
     if name.startswith("python:"):
         return without_arguments(name, PYTHON_OPERATION)
-    is_server = _URL.match(name) is not None or name.startswith(("openai:", "anthropic:", "ollama:"))
+    is_server = _URL.match(name) is not None or name.startswith(_SERVER_KINDS)
     return plain_server_name(name) if is_server else name
 
 

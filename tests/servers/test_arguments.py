@@ -11,7 +11,7 @@ import pytest
 from pytest_llmeval.errors import LLMEvalError, OptionError
 from pytest_llmeval.models.endpoints import DIALECTS, SERVER_ARGS, Endpoint, ServerArguments
 from pytest_llmeval.models.registry import check_model, check_model_args, parse_model_spec
-from pytest_llmeval.models.servers.kind import _Remote
+from pytest_llmeval.models.servers.kind import Remote
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from pytest_llmeval.models.specs import ModelSpec
 from tests.models.support import one_line_of
@@ -28,7 +28,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def arguments_of(text: str, *model_args: str) -> ServerArguments:
     spec = parse_model_spec(text)
-    assert isinstance(spec.kind, _Remote)
+    assert isinstance(spec.kind, Remote)
     return spec.kind.server_arguments(spec, merge_model_args(map(parse_model_arg, model_args)))
 
 

@@ -131,8 +131,8 @@ class Client:
     through the folder ``shared``; dialects set its width. ``queue`` says when the next request may be sent; by default
     those of host and key, shared as well. ``model`` is the name by which hosted APIs count requests. ``budget`` is what
     the session may pay, by ``prices`` of a million tokens that are read and written; ``limit_field`` is the user's name
-    of the field that limits a reply. ``sleep``, the clocks and ``jitter`` (a number from 0 to 1) stand in for time and
-    luck in tests.
+    of the field that limits a reply. ``on_lost`` is that of ``ServerArguments``. ``sleep``, the clocks and ``jitter``
+    (a number from 0 to 1) stand in for time and luck in tests.
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class Client:
         budget: Budget | None = None,
         prices: tuple[float, float] = (0.0, 0.0),
         limit_field: str | None = None,
+        on_lost: Callable[[Endpoint], Awaitable[None]] | None = None,
         environ: Mapping[str, str] = os.environ,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -158,6 +159,7 @@ class Client:
         self.endpoint = endpoint
         self.usage = Usage()
         self._budget, self._prices, self._limit_field = budget, prices, limit_field
+        self._on_lost = on_lost
         self._budget_turn = asyncio.Lock()
         self._entrance = asyncio.Lock()
         """A request that has a slot and waits for its turn holds this lock, so that the others wait without a slot."""
@@ -401,6 +403,9 @@ class Client:
                     raise self._given_up(problem.error, number) from None
                 self.usage.num_retries[problem.reason] += 1
                 self._tell_of_wait(problem, delay_s)
+                is_lost = problem.reason in ("no connection", "broken connection")
+            if is_lost and self._on_lost is not None:
+                await self._on_lost(self.endpoint)
             await self._sleep(delay_s)
         raise AssertionError(tries)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import unquote, urlsplit
@@ -34,7 +34,7 @@ from pytest_llmeval.types import JSON, ServerUse
 if TYPE_CHECKING:
     from pytest_llmeval.models.servers.model import ServerModel
 
-__all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Server", "close_connected"]
+__all__ = ["Anthropic", "NotAURL", "Ollama", "OpenAI", "Remote", "Server", "close_connected"]
 
 _OLLAMA_PORT = 11434
 _HOST_AND_PORT = re.compile(
@@ -52,11 +52,11 @@ def close_connected() -> None:
         _connected.pop(key).close()
 
 
-class _Remote(ModelKind):
-    """The part that the kinds of this module have in common. ``location`` is the URL, or the model's name."""
+class Remote(ModelKind):
+    """The part that all kinds of servers have in common. ``location`` is the URL, or the model's name."""
 
-    model_args = SERVER_ARGS.keys()
-    budgeting = "kept"
+    model_args: Collection[str] | None = SERVER_ARGS.keys()
+    budgeting: Literal["kept", "free", "impossible"] = "kept"
     is_remote = True
     is_identified = True
     checks_suites = True  # what a server can do is known when it was asked
@@ -168,7 +168,7 @@ class _Remote(ModelKind):
         return own[0].server_use if own else None
 
 
-class Server(_Remote):
+class Server(Remote):
     """A server by its URL; the model's name stands behind ``#`` or in ``?model=``."""
 
     name = "server"
@@ -181,7 +181,7 @@ class Server(_Remote):
         return ("model", *SERVER_ARGS)
 
     def split(self, text: str, where: str) -> tuple[str, list[tuple[str, str]]]:
-        """See ``_Remote``. ``#NAME`` may stand before the arguments or, as in a URL, behind them."""
+        """See ``Remote``. ``#NAME`` may stand before the arguments or, as in a URL, behind them."""
         url = re.split(r"[?#]", text, maxsplit=1)[0]
         rest = text[len(url) :]
         if rest.startswith("#"):
@@ -201,7 +201,7 @@ class Server(_Remote):
         return None if found is None else str(found)
 
 
-class NotAURL(_Remote):
+class NotAURL(Remote):
     """A text that looks like a URL and cannot be used as one: refused with the right spelling."""
 
     name = "url"
@@ -217,7 +217,7 @@ class NotAURL(_Remote):
         raise AssertionError(text)  # what is a sound URL is recognized by ``Server``
 
 
-class _Hosted(_Remote):
+class _Hosted(Remote):
     """A company's API. ``base_url`` stands in the place of its address, and gets none of its keys."""
 
     url: ClassVar[str]
@@ -247,7 +247,7 @@ class Anthropic(_Hosted):
     url = "https://api.anthropic.com/v1"
 
 
-class Ollama(_Remote):
+class Ollama(Remote):
     """A model of Ollama, on this machine or where ``OLLAMA_HOST`` says."""
 
     name = dialect = "ollama"

@@ -256,10 +256,11 @@ def load_server(name: str, arguments: ServerArguments, role: Role | None = None)
                 budget=arguments.budget,
                 prices=(arguments.price_in or 0.0, arguments.price_out or 0.0),
                 limit_field=arguments.max_tokens_field,
+                on_lost=arguments.on_lost,
             )
             for endpoint in arguments.endpoints
         ]
-        if len(clients) > 1:
+        if len(clients) > 1 and arguments.on_lost is None:
             for client in clients:
                 client.num_connection_tries = 2
         return _load(name, arguments, clients, role)

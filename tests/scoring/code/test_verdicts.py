@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 
@@ -12,7 +11,7 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.code import CodeScorer, CodeSettings, code_of
 from pytest_llmeval.scoring.sandbox import launch
 from pytest_llmeval.scoring.sandbox.launch import CodeSandbox, find_sandbox
-from pytest_llmeval.scoring.sandbox.verdict import CodeLimits, CodeVerdict, _idle, end_tests, judge, judge_by_command
+from pytest_llmeval.scoring.sandbox.verdict import CodeLimits, CodeVerdict, judge, judge_by_command
 from pytest_llmeval.types import GenerateResponse, Sample
 from tests.scoring.code.hostile import HARMFUL, HOSTILE, RIGHT, TESTS
 
@@ -170,16 +169,10 @@ def test_a_child_that_lives_on_holds_nothing_up(sandbox: CodeSandbox) -> None:
 def test_tests_share_a_sandbox_and_neither_files_nor_modules(sandbox: CodeSandbox) -> None:
     """Python starts once for the tests of all samples, and each sample's tests run in a process of their own."""
     tests = "import math, os\nassert f() == 1 and os.listdir('.') == [] and math.pi > 3\n"
-    waiting = []
-    for _ in range(3):
+    for _ in range(2):
         assert verdict(sandbox, "def f():\n    return 1\n", tests + "math.pi = 3\nopen('left', 'w').close()") == (
             CodeVerdict(None)
         )
-        waiting.append([*_idle[os.getpid(), sandbox]])
-    assert waiting[0] == waiting[1] == waiting[2]
-    assert len(waiting[0]) == 1
-    end_tests()
-    assert not _idle[os.getpid(), sandbox]
 
 
 def test_tests_have_bounds_of_their_own(sandbox: CodeSandbox) -> None:

@@ -1,0 +1,300 @@
+"""Servers that the session starts: sessions with a fake server, which has scripted faults."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_llmeval.errors import ModelStoppedError
+from pytest_llmeval.models.servers.launching import Keeper, LaunchedServers, LaunchPlan
+from tests.servers.fake_server import executable, lives, starts
+from tests.servers.test_server_sessions import choices_suite, report_of, scored_once, written_suite
+from tests.support import REPOSITORY
+
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
+
+class Project:
+    """A folder with a model that no real server could load, and the fake server's executable."""
+
+    def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pytester, self._monkeypatch = pytester, monkeypatch
+        self.folder = pytester.path
+        model = self.folder / "ckpt"
+        model.mkdir()
+        model.joinpath("config.json").write_text("{}")
+        model.joinpath("model.safetensors").write_bytes(b"weights")
+        (self.folder / "m.gguf").write_bytes(b"GGUF and more")
+        self.log = self.folder / "starts.log"
+        monkeypatch.setenv("FAKE_SERVER_LOG", str(self.log))
+        self.command = executable(self.folder)
+        self.llama = executable(self.folder, "llama-server")
+
+    def faults(self, faults: str) -> None:
+        self._monkeypatch.setenv("FAKE_SERVER", faults)
+
+    def run(self, *arguments: str, model: str = "vllm:./ckpt") -> pytest.RunResult:
+        command = f"--llm-model-arg=launch.command={self.command}"
+        return self.pytester.runpytest(f"--llm-model={model}", command, "--llm-report=report.json", *arguments)
+
+    @property
+    def num_starts(self) -> int:
+        return len(starts(self.log))
+
+    def check_all_ended(self) -> None:
+        """Check that none of the started processes lives, and that nothing but the server knew the key."""
+        for start in starts(self.log):
+            assert not lives(int(start["pid"])), start
+            assert not re.search(r"[0-9a-f]{48}", start["arguments"])
+
+
+@pytest.fixture
+def project(llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    return Project(llm_pytester, monkeypatch)
+
+
+def test_one_server_answers_a_session_and_ends_with_it(project: Project, workers: list[str]) -> None:
+    suites = choices_suite(project.pytester, 6), written_suite(project.pytester, 6)
+    given = [*workers, *suites, "--llm-store=store", "--llm-dtype=bfloat16", "--llm-model-arg=max_length=2048"]
+    given.append("--llm-model-arg=launch.tensor_parallel_size=1")
+    assert project.run(*given, "--collect-only").ret == 0
+    assert project.num_starts == 0
+    result = project.run(*given)
+    scored_once(project.folder, 12)
+    (start,) = starts(project.log)
+    assert start["arguments"].startswith(f"serve {project.folder}/ckpt --host 127.0.0.1 --port ")
+    assert start["arguments"].endswith(
+        "--served-model-name ckpt --dtype bfloat16 --max-model-len 2048 --tensor-parallel-size 1"
+    )
+    project.check_all_ended()
+    (model,) = report_of(project.folder)["models"]
+    assert (model["name"], model["backend"], model["dtype"]) == ("vllm:./ckpt", "vllm", "bfloat16")
+    assert model["details"]["version"] == "1.2.3"
+    assert model["details"]["self_test"]
+    written = [path.read_text(errors="replace") for path in project.folder.rglob("*") if path.is_file()]
+    assert not any(re.search(r"\b[0-9a-f]{48}\b", text) for text in (*written, result.stdout.str()))
+    assert "PYTEST_LLM_LAUNCH_KEY" not in os.environ
+    project.run(*given)
+    scored_once(project.folder, 12)
+    assert project.num_starts == 1, "the store has all replies"
+
+
+def test_server_that_dies_at_its_start_is_one_error_with_its_last_lines(project: Project, workers: list[str]) -> None:
+    project.faults("dies")
+    result = project.run(*workers, written_suite(project.pytester, 4))
+    assert result.ret == (2 if workers == ["-n2"] else 1)  # pytest-xdist says that it was interrupted
+    text = result.stdout.str() + result.stderr.str()
+    assert "model vllm:./ckpt: its server ended before it was ready (exit code 1): ValueError: no room for ckpt" in text
+    assert "INFO reading weights" in text
+    assert not re.search(r"\b[0-9a-f]{48}\b", text)
+    assert project.num_starts == 1
+    project.check_all_ended()
+
+
+def test_server_that_crashes_is_started_again_once(project: Project, workers: list[str]) -> None:
+    project.faults("dies-once-after:40")
+    result = project.run(*workers, written_suite(project.pytester, 30))
+    scored_once(project.folder, 30)
+    assert result.ret == 0
+    assert project.num_starts == 2
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_server_that_crashes_twice_has_stopped_and_a_store_goes_on(project: Project, workers: list[str]) -> None:
+    suite = written_suite(project.pytester, 90)
+    given = [*workers, suite, "--llm-store=store", "--llm-model-arg=max_connections=2"]
+    project.faults("dies-after:40")
+    result = project.run(*given)
+    assert result.ret == 1
+    assert "its server ended for the second time (exit code 1)" in result.stdout.str()
+    assert project.num_starts == 2
+    project.faults("")
+    assert project.run(*given).ret == 0
+    scored_once(project.folder, 90)
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_judge_and_model_that_are_the_same_share_a_server(project: Project, workers: list[str]) -> None:
+    samples = [{"id": f"j{n}", "question": f"What is {n} + 1?", "target": f"{n + 1}"} for n in range(3)]
+    suite = {"suite": "judged", "samples": samples, "prompt": {"template": "{{ question }}"}, "score": "equivalence"}
+    project.pytester.makefile(".yaml", judged=yaml.safe_dump(suite, sort_keys=False))
+    project.run(*workers, "judged.yaml", "--llm-judge=vllm:./ckpt")
+    assert project.num_starts == 1
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_server_of_one_model_ends_before_that_of_the_next_starts(project: Project) -> None:
+    shutil.copytree(project.folder / "ckpt", project.folder / "other")
+    project.run(written_suite(project.pytester, 4), "--llm-model=vllm:./other")
+    assert len(report_of(project.folder)["records"]) == 8
+    assert [start["lived"] for start in starts(project.log)] == ["0", "0"]
+    project.run("written.yaml", "--llm-model=vllm:./other", "-n2")
+    assert len(report_of(project.folder)["records"]) == 8
+    assert [start["lived"] for start in starts(project.log)] == ["0", "0", "0", "1"]
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_replicas_are_servers_of_their_own(project: Project, workers: list[str]) -> None:
+    result = project.run(*workers, written_suite(project.pytester, 30), "--llm-replicas=2", "--llm-device=cpu")
+    scored_once(project.folder, 30)
+    assert result.ret == 0
+    assert [start["cards"] for start in starts(project.log)] == ["", ""]
+    (model,) = report_of(project.folder)["models"]
+    assert len(model["details"]["urls"]) == 2
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_llama_server_is_waited_for_and_gets_its_own_words(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(project.folder), prepend=os.pathsep)
+    result = project.pytester.runpytest(
+        "--llm-model=llama-cpp:m.gguf?launch.n_gpu_layers=-1",
+        written_suite(project.pytester, 4),
+        "--llm-report=report.json",
+    )
+    assert result.ret == 0
+    (start,) = starts(project.log)
+    assert start["arguments"].startswith(f"--model {project.folder}/m.gguf --alias m --host 127.0.0.1 --port ")
+    assert start["arguments"].endswith("--ctx-size 0 --n-gpu-layers -1")
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_started_is_one_line(project: Project) -> None:
+    suite = written_suite(project.pytester, 2)
+    refused = {
+        (
+            "--llm-model-arg=launch.no_such=1",
+        ): "server refuses a setting: vllm: error: unrecognized arguments: --no-such",
+        ("--llm-model-arg=launch.port=1",): "launch.port: the session decides this itself; leave it out",
+        ("--llm-model-arg=launch.hf_token=abc",): "launch.hf_token: a secret is given to the server by its environment",
+        ("--llm-device=mps",): "vLLM runs on CUDA and on CPUs",
+        ("--llm-revision=main",): "--llm-revision main: vllm:./ckpt is a folder",
+        ("--llm-ray=local",): "--llm-ray: the servers of vllm:./ckpt are started on this machine",
+        ("--llm-model-arg=launch.command=/no/such",): "launch.command=/no/such: there is no such executable",
+    }
+    for arguments, expected in refused.items():
+        result = project.run(suite, *arguments)
+        assert result.ret != 0
+        text = result.stdout.str() + result.stderr.str()
+        assert expected in text, text
+        assert "Traceback" not in text
+    for model, expected in {
+        "vllm:./nowhere": "there is no folder",
+        "llama-cpp:ckpt/config.json": "is no GGUF file",
+        "llama-cpp:m.gguf?launch.timeout=soon": "launch.timeout: found 'soon', expected a number of seconds",
+    }.items():
+        result = project.run(suite, model=model)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines([f"*{expected}*"])
+
+
+# The keeper by itself
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FAKE_SERVER_LOG", str(tmp_path / "starts.log"))
+    return tmp_path / "starts.log"
+
+
+def plan_in(folder: Path, timeout_s: float = 60.0) -> LaunchPlan:
+    command = (str(executable(folder)), "serve", "m", "--port", "{port}", "--served-model-name", "m")
+    return LaunchPlan(
+        digest="d",
+        command=command,
+        environment={},
+        without=(),
+        key_variable="VLLM_API_KEY",
+        paths=("/v1/models",),
+        model="m",
+        timeout_s=timeout_s,
+        version=None,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("faults", "num_starts", "error"),
+    [
+        ("slow:2", 1, None),
+        ("taken", 3, None),  # with the other server
+        ("grandchild", 2, None),
+        ("ignores-sigterm", 1, None),
+        ("another", 5, "another server answers at each port that was tried for its own"),
+        ("hangs", 1, "its server was not ready after 2 s (launch.timeout=SECONDS gives it more time)"),
+    ],
+)
+def test_server_is_started_and_ended(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, faults: str, num_starts: int, error: str | None
+) -> None:
+    monkeypatch.setenv("FAKE_SERVER", faults)
+    keeper = Keeper([plan_in(tmp_path, timeout_s=2.0 if faults == "hangs" else 60.0)])
+    try:
+        servers = LaunchedServers(keeper.folder)
+        if error is None:
+            assert len(servers.wait("vllm:m", [0])) == 1
+        else:
+            with pytest.raises(ModelStoppedError, match=re.escape(error)):
+                servers.wait("vllm:m", [0])
+        with pytest.raises(ModelStoppedError) if error else contextlib.nullcontext():
+            servers.wait("vllm:m", [0])
+    finally:
+        keeper.close()
+    assert len(starts(log)) == num_starts
+    assert not [start for start in starts(log) if lives(int(start["pid"]))]
+    assert not keeper.folder.exists()
+
+
+_SESSION = """
+import sys, time
+from pathlib import Path
+from tests.servers.test_launched import plan_in
+from pytest_llmeval.models.servers.launching import Keeper, LaunchedServers
+keeper = Keeper([plan_in(Path(sys.argv[1]))])
+LaunchedServers(keeper.folder).wait("vllm:m", [0])
+print(keeper._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["session", "keeper"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("faults", ["grandchild", "ignores-sigterm"])
+def test_nothing_outlives_a_session_that_is_killed(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, victim: str, number: int, faults: str
+) -> None:
+    if victim == "keeper" and number == signal.SIGKILL and faults == "grandchild":
+        pytest.skip("nobody is left who knows of a process that has left its group")
+    monkeypatch.setenv("FAKE_SERVER", faults)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    session = subprocess.Popen([sys.executable, "-c", _SESSION, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert session.stdout is not None
+    with session.stdout as said:
+        keeper = int(said.readline())
+    os.kill(session.pid if victim == "session" else keeper, number)
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(lives(int(start["pid"])) for start in starts(log)):
+        time.sleep(0.05)
+    left = [start for start in starts(log) if lives(int(start["pid"]))]
+    session.kill()
+    session.wait()
+    assert not left
+    while lives(keeper) and time.monotonic() < until + 10:
+        time.sleep(0.05)
+    assert not lives(keeper)
