@@ -96,9 +96,9 @@ def test_it_is_read_turn_by_turn_and_judged_whole(project: pytest.Pytester, caps
     assert [record["status"] for record in records.values()] == ["correct", "correct"]
     assert main(["show", str(project.path / "r.json"), "--prompts", "--id", "a"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert "turn 1 of 4: system: You are a bank." in lines
-    assert "turn 3 of 4: assistant: calls balance(account=7)" in lines
-    assert "turn 4 of 4: tool balance: 12.5" in lines
+    assert "system, message 1 of 4: You are a bank." in lines
+    assert "assistant, message 3 of 4: calls balance(account=7)" in lines
+    assert "tool balance, message 4 of 4: 12.5" in lines
 
 
 @pytest.mark.forks_torch

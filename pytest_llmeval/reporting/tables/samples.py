@@ -172,7 +172,8 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
     if prompt and record.prompt is not None:
         turns = _messages(record.prompt) if whole and isinstance(record.prompt, list) else []
         if any(who.startswith(("assistant", "tool")) for who, _ in turns[:-1]):
-            yield from ((f"turn {number} of {len(turns)}: {who}", text) for number, (who, text) in enumerate(turns, 1))
+            for number, (who, text) in enumerate(turns, 1):
+                yield f"{who}, message {number} of {len(turns)}", text
         else:
             yield "prompt", as_text(record.prompt)
     if prompt and (tools := _tools(record, whole=whole)):

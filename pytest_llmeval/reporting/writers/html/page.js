@@ -396,7 +396,11 @@
 
   function commonTexts(found) {
     const same = ([name, text]) => found.every((one) => one.texts.some(([n, t]) => n === name && t === text));
-    return found[0].texts.filter((pair) => ["question", "prompt", "expected"].includes(pair[0]) && same(pair));
+    return found[0].texts.filter((pair) => (isAsked(pair[0]) || pair[0] === "expected") && same(pair));
+  }
+
+  function isAsked(name) {
+    return name === "question" || name === "prompt" || / message [0-9]+ of [0-9]+$/.test(name);
   }
 
   function drawModel(place, found, common, { isNamed, hasChange }) {
@@ -418,7 +422,7 @@
     }
     const isCommon = ([name]) => common.some(([other]) => other === name);
     const rest = found.texts.filter((pair) => !isCommon(pair));
-    const asked = rest.filter(([name]) => name === "question" || name === "prompt");
+    const asked = rest.filter(([name]) => isAsked(name));
     for (const [name, text] of asked) drawText(part, name, text);
     if (found.options) drawOptions(part, found.options);
     for (const pair of rest) if (!asked.includes(pair)) drawText(part, pair[0], pair[1]);
@@ -434,7 +438,7 @@
     block.setAttribute("aria-label", name);
     block.setAttribute("role", "region");
     block.dataset.field = name;
-    block.className = name.match(/^(user|reply), turn/)?.[1] || "";
+    block.className = name.match(/^(user|reply|assistant), (?:turn|message)/)?.[1] || "";
     const words = searchedWords();
     const lower = text.toLowerCase();
     let start = 0;
