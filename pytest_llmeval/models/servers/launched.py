@@ -232,7 +232,7 @@ class Launched(Remote):
             arguments = self._arguments_at(urls, spec, settings.model_args)
             return replace(arguments, shared_folder=settings.shared_folder, budget=settings.budget)
 
-        identity = self._identity(spec, settings, servers.plans[numbers[0]])
+        identity = self.identity(spec, settings, servers.plans[numbers[0]])
         return LaunchedModel(
             spec, identity, servers, numbers, arguments_at, on_close=None if own is None else own.close
         )
@@ -244,7 +244,7 @@ class Launched(Remote):
         assert isinstance(model, LaunchedModel)
         model.start()
 
-    def _identity(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> ModelIdentity:
+    def identity(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> ModelIdentity:
         """Return what decides the replies: the server's version, its arguments, and the model's files."""
         ours, _ = self.arguments_of(spec, settings, self.executable(spec, settings), plan.commit)
         given = {**ours, **self.launch_settings(spec, settings)}
