@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmeval.suites.named import all_groups
 from pytest_llmeval.suites.presets import all_presets, load_preset
-from tests.presets import likelihood_rows, rows
+from tests.presets import likelihood_rows, reply_rows, rows
 from tests.presets.comparisons import DATA
 from tests.support import fake_model_conftest
 
@@ -84,6 +84,38 @@ def test_a_preset_by_its_name(project: pytest.Pytester, workers: list[str]) -> N
     assert result.ret == 0
     assert outcomes(project) == GSM8K_OUTCOMES
     result.stdout.fnmatch_lines(["gsm8k * 4 *0.500*", "*2 passed, 2 wrong*"])
+
+
+def test_benchmarks_of_replies_by_their_names(project: pytest.Pytester) -> None:
+    """From files as they are published: ids are the benchmark's own where it has some, and else rows' numbers."""
+    write(project, "nq_open/NQ-open.dev.jsonl", reply_rows.NQ_OPEN[:2])
+    write(project, "triviaqa/validation.jsonl", reply_rows.TRIVIAQA[:2])
+    write(project, "mmlu-pro/test.jsonl", reply_rows.MMLU_PRO[:2])
+    write(project, "mmlu-pro/validation.jsonl", reply_rows.MMLU_PRO_VALIDATION)
+    project.path.joinpath("data/mgsm").mkdir()
+    for language in reply_rows.MGSM_SAYS:
+        project.path.joinpath(f"data/mgsm/mgsm_{language}.tsv").write_text("3 + 4?\t7\n1,200 - 0?\t1,200\n")
+    replies = {
+        "Rome": " tiber",
+        "the letter?": " ann lee",
+        "bile": " The answer is (B).",
+        "3 + 4": " 7",
+        "1,200": " 1200",
+    }
+    project.makeconftest(fake_model_conftest(replies=replies, default_reply="x"))
+    run(project, "--llm-suite=nq-open,triviaqa,mmlu-pro,mgsm-direct")
+    found = outcomes(project)
+    right = {"nq-open::1", "triviaqa::tc_0", "mmlu-pro::100"}
+    of_mgsm = {f"mgsm-direct-{language}::{row}" for language in reply_rows.MGSM_SAYS for row in (1, 2)}
+    assert found.keys() == right | {"nq-open::2", "triviaqa::tc_1", "mmlu-pro::101"} | of_mgsm
+    assert {nodeid for nodeid, status in found.items() if status == "correct"} == right | of_mgsm
+    result = run(project, "--llm-suite=mgsm", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["mgsm-native-cot-bn::1", "mgsm-native-cot-zh::2"])
+    result = run(project, "--llm-suite=gpqa-diamond", "--collect-only", "-q")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        ["*put gpqa/gpqa_diamond.csv, as published (Idavidrein/gpqa, gpqa_diamond), into data*"]
+    )
 
 
 def test_several_names_beside_files_and_functions(project: pytest.Pytester, workers: list[str]) -> None:

@@ -390,6 +390,13 @@ NAMES = {
     "arc_challenge": "did you mean 'arc-challenge'?",
     "truthfulqa_mc1": "did you mean 'truthfulqa-mc1'?",
     "siqa": "did you mean 'social-iqa'?",
+    "mmlu_pro_biology": "did you mean 'mmlu-pro'?",
+    "hendrycks_math500": "did you mean 'math-500-hendrycks'?",
+    "minerva_math500": "did you mean 'math-500-minerva'?",
+    "gpqa_diamond_zeroshot": "did you mean 'gpqa-diamond-lm-eval'?",
+    "mgsm_en_cot_sw": "did you mean 'mgsm-en-cot-sw'?",
+    "mgsm_cot_native": "expected one of mgsm-native-cot-bn, ",
+    "nq_open": "did you mean 'nq-open'?",
 }
 
 
