@@ -27,7 +27,6 @@ __all__ = ["COMMAND", "PATH", "page", "problems"]
 
 PATH = REPOSITORY / "docs" / "benchmarks.md"
 COMMAND = "python -m tests.tools.benchmarks"
-_RECORDED = "; recorded "
 _MANY = 8
 """A family with more presets has one row together."""
 
@@ -53,8 +52,8 @@ def problems() -> Iterator[str]:
         published = [case for case in PUBLISHED if case.preset in names]
         if published and DATA.is_dir():
             line = str(compared_together(published)[0])
-            if not _recorded(presets).endswith(line):
-                yield f"{names[0]}: its `checked` should end in '{_RECORDED}<date> on <file>: {line}'"
+            if not _further(presets).endswith(line):
+                yield f"{names[0]}: its `checked` should end in '; recorded <date> on <file>: {line}'"
 
 
 def _rows() -> list[list[Preset]]:
@@ -74,7 +73,7 @@ def _row(presets: Sequence[Preset]) -> tuple[str, ...]:
 
 
 def _checked(presets: Sequence[Preset]) -> str:
-    """Return what the presets were compared with in this run, and what is recorded of other runs."""
+    """Return what the presets were compared with in this run, and what their ``checked`` says besides."""
     names, found = [preset.name for preset in presets], []
     if cases := [case for case in CASES if case.preset in names]:
         comparison, tasks = compared_together(cases)
@@ -85,7 +84,7 @@ def _checked(presets: Sequence[Preset]) -> str:
         found.append(f"{CHECKS[names[0]].what}: {CHECKS[names[0]].run()}")
     if not found:
         return presets[0].checked or UNCHECKED[names[0]]
-    return "; ".join((*found, *filter(None, [_recorded(presets)])))
+    return "; ".join((*found, *filter(None, [_further(presets)])))
 
 
 def _shown(tasks: Sequence[str]) -> str:
@@ -94,9 +93,9 @@ def _shown(tasks: Sequence[str]) -> str:
     return ", ".join(f"`{task}`" for task in tasks)
 
 
-def _recorded(presets: Sequence[Preset]) -> str:
-    recorded = presets[0].checked.partition(_RECORDED)[2]
-    return recorded and f"recorded {recorded}"
+def _further(presets: Sequence[Preset]) -> str:
+    """Return what ``checked`` says after its first part: what no comparison of this run finds."""
+    return presets[0].checked.partition("; ")[2]
 
 
 if __name__ == "__main__":
