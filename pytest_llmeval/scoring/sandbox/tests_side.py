@@ -110,7 +110,7 @@ class Link:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
-        self.last_error: dict[str, Any] = {}
+        self.last_error = {"kind": "exception", "where": ""}
         self.last_call = ""
         self._objects: dict[int, ProgramObject] = {}
         self._names: dict[int, str] = {}

@@ -211,7 +211,7 @@ def test_nothing_stays_between_two_programs(sandbox: CodeSandbox) -> None:
 
 
 SOME = (
-    *("os._exit(0) in a call", "equal object", "print passed", "patched json", "settrace"),
+    *("os._exit(0) in a call", "equal object", "print passed", "patched json", "settrace", "write a list"),
     *("read the tests by the stack", "write to all descriptors"),
 )
 
