@@ -31,7 +31,9 @@ def matrix_of(suites: list[SuiteReport], names: Mapping[str, str] = ONE, **value
 def said(row: MatrixRow) -> list[str]:
     """The row as text: its name, what it is of, and its cells."""
     cells = [
-        "" if cell is None else " ".join(filter(None, [cell.text, cell.n, cell.change and cell.change.text]))
+        ""
+        if cell is None
+        else " ".join(filter(None, [cell.text, cell.n, cell.change and cell.change.text, cell.others]))
         for cell in row.cells
     ]
     return [row.name, row.metric, row.n, *cells]
@@ -92,7 +94,7 @@ def test_bars_stand_on_the_scale_of_the_metric() -> None:
         *[[[25, 37.5, 50, None]]] * 2,  # from 0 to the highest end, of the categories too
         [[50, 75, 100, None]],
         [[25, 37.5, 50, None]],
-        *[[[None] * 4]] * 3,  # categories by another metric, and a number that is too large
+        [[None] * 4],  # a number that is too large
     ]
 
 
@@ -153,10 +155,8 @@ def test_categories_and_notes_are_shown_when_a_suite_is_opened() -> None:
     several, single, judged = matrix_of(suites).suites
     assert rows_of(several)[1:] == [
         ["f1", "f1", "37/40", "0.400"],
-        ["x\\x07", "accuracy", "11/13", "0.600 [0.500, 0.700]"],
-        ["y", "accuracy", "26/28", "0.800 [0.700, 0.900]"],
-        ["x\\x07", "f1", "11/13", "0.300 (n 10)"],
-        ["y", "f1", "26/28", "0.400 (n 25)"],
+        ["x\\x07", "accuracy", "11/13", "0.600 [0.500, 0.700] f1 0.300 (n 10)"],
+        ["y", "accuracy", "26/28", "0.800 [0.700, 0.900] f1 0.400 (n 25)"],
     ]
     assert several.notes == [
         "Sums\\x1b.",
@@ -168,8 +168,8 @@ def test_categories_and_notes_are_shown_when_a_suite_is_opened() -> None:
     other = replace(suites[0], models=("org/two",), categories={"z": categories["y"], **categories})
     found = matrix_of([suites[0], other], TWO).suites[0]
     assert [said(row)[0::3] for row in found.further[1:4]] == [
-        ["x\\x07", "0.600 [0.500, 0.700]"],
-        ["y", "0.800 [0.700, 0.900]"],
+        ["x\\x07", "0.600 [0.500, 0.700] f1 0.300 (n 10)"],
+        ["y", "0.800 [0.700, 0.900] f1 0.400 (n 25)"],
         ["z", ""],
     ]
     assert [note.partition(": ")[0] for note in found.notes[1:]] == ["one", "one", "two", "two"]

@@ -52,6 +52,8 @@ class Change(NamedTuple):
 class Cell(NamedTuple):
     """A metric of a suite or a category: ``text`` is its value with its interval; ``n`` is said if it is not the row's.
 
+    ``others`` are the further metrics of a category, in words: a row or a bar for each would make a large page slow.
+
     ``bar`` has places on the row's scale, in percent: the interval's ends, the value, and the value before. Each is
     None if it is not known.
     """
@@ -60,15 +62,17 @@ class Cell(NamedTuple):
     n: str
     bar: Sequence[float | None]
     change: Change | None
+    others: str = ""
 
 
 class MatrixRow(NamedTuple):
-    """A metric of a suite, or of one of its categories; no cell where the suite did not run."""
+    """A metric of a suite, or one of its categories; no cell where the suite did not run."""
 
     name: str
     metric: str
     n: str
     cells: Sequence[Cell | None]
+    is_category: bool = False
 
 
 class MatrixSuite(NamedTuple):
@@ -204,10 +208,10 @@ def _suite(
     scales = {metric: _scale(metric, known, changes[metric]) for metric in metrics}
     wholes = [None if suite is None else suite_row(suite, {}) for suite in members]
     first, *further = [_row(heading_of(metric), metric, wholes, scales[metric], changes[metric]) for metric in metrics]
-    for metric in metrics:
-        for category in categories:
-            scale = scales[metric] if metric == leading else None  # bars of all would make a large page slow
-            further.append(_row(category, metric, [_part(suite, category) for suite in members], scale))
+    for category in categories:
+        parts = [_part(suite, category) for suite in members]
+        row = _row(category, leading, parts, scales[leading], others=[*metrics][1:])
+        further.append(row._replace(is_category=True))
     failed = [findings.failed(suite) for suite in members]
     return MatrixSuite(first._replace(name=printable(name)), further, [*map(printable, notes)], failed)
 
@@ -216,8 +220,9 @@ def _row(
     name: str,
     metric: str,
     rows: Sequence[MetricRow | None],
-    scale: tuple[float, float] | None,
+    scale: tuple[float, float],
     changes: Sequence[Change | None] = (),
+    others: Sequence[str] = (),
 ) -> MatrixRow:
     counts = dict.fromkeys(count_text(row) for row in rows if row is not None)
 
@@ -225,8 +230,11 @@ def _row(
         found = row.summary.metrics.get(metric)
         ends = (None, None) if found is None else ends_shown(found)
         values = (ends[0], None if found is None else found.value, ends[1], None if change is None else change.before)
-        bar = [None if value is None or scale is None else _percent(value, *scale) for value in values]
-        return Cell(value_text(found, row.summary), f"n {count_text(row)}" if len(counts) > 1 else "", bar, change)
+        bar = [None if value is None else _percent(value, *scale) for value in values]
+        further = [(heading_of(name), row.summary.metrics[name]) for name in others if name in row.summary.metrics]
+        words = ", ".join(f"{heading} {value_text(metric, row.summary)}" for heading, metric in further)
+        n = f"n {count_text(row)}" if len(counts) > 1 else ""
+        return Cell(value_text(found, row.summary), n, bar, change, printable(words))
 
     cells = [None if row is None else cell(row, change) for row, change in zip_longest(rows, changes)]
     return MatrixRow(printable(name), printable(heading_of(metric)), "" if len(counts) > 1 else "".join(counts), cells)
