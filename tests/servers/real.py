@@ -27,13 +27,19 @@ from pathlib import Path
 
 from tests.servers.language_models import DEMO
 
-__all__ = ["SERVERS", "NotStarted", "folder", "install", "pip", "running"]
+__all__ = ["CHAT_TEMPLATE", "SERVERS", "NotStarted", "folder", "install", "pip", "running"]
 
 _VLLM = "0.32.0"
 _TORCH = "torch==2.13.0"
 _LLAMA = "0.3.36"
 
 SERVERS = ("llama-cpp-python", "vllm")
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for tool in tools or [] %}Call {{ tool.function.name }}"
+    "({{ tool.function.parameters.properties | join(', ') }}) for this: {{ tool.function.description }}\n{% endfor %}"
+) + (DEMO / "chat_template.jinja").read_text(encoding="utf-8").removeprefix("{{ bos_token }}")
+"""The demo model's template, which also shows the tools of a request: both servers have the model with this one."""
 
 
 class NotStarted(Exception):
@@ -117,7 +123,7 @@ convert_hf_to_gguf.main()
 
 def gguf() -> Path:
     """The demo model as a float32 GGUF, by the conversion script that llama-cpp-python's source distribution brings."""
-    made = folder() / "demo-f32.gguf"
+    made = folder() / "demo-tools-f32.gguf"
     if made.exists():
         return made
     sources = folder() / "llama-cpp-sources"
@@ -140,6 +146,7 @@ def gguf() -> Path:
     post = tokenizer["post_processor"]
     post["pair"] = [part for place, part in enumerate(post["pair"]) if place == 0 or "Sequence" in part]
     (model / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
     script = [sys.executable, "-c", _CONVERT, str(sources), str(model), str(made.with_suffix(".part"))]
     subprocess.run(script, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     made.with_suffix(".part").replace(made)
@@ -152,6 +159,7 @@ def _command(server: str, python: Path, port: int, max_length: int) -> list[str]
         settings = ["--dtype", "float32", "--max-model-len", str(max_length), "--enforce-eager"]
         # Else JSON may have any number of blanks, and the demo model writes blanks for ever.
         settings += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
+        settings += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--chat-template", CHAT_TEMPLATE]
         return [str(python.with_name("vllm")), "serve", str(DEMO), *address, *settings, "--served-model-name", "demo"]
     # By default keys and values are kept in half precision, which moves logprobs by 2e-3.
     settings = ["--logits_all", "true", "--n_ctx", str(max_length), "--type_k", "0", "--type_v", "0"]

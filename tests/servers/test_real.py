@@ -12,16 +12,22 @@ import math
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_llmeval.inference.dispatch import ask
+from pytest_llmeval.models.encoding import Encoder
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.settings import ModelSettings
-from pytest_llmeval.types import GenerateRequest, Message
-from tests.servers.real import SERVERS, running
+from pytest_llmeval.text.tool_calls import read_tool_calls
+from pytest_llmeval.text.tool_schemas import tools_as_text
+from pytest_llmeval.types import GenerateRequest, GenerateResponse, Message
+from tests.servers.language_models import DEMO
+from tests.servers.real import CHAT_TEMPLATE, SERVERS, running
 from tests.servers.test_numbers import REQUESTS
 from tests.support import REPOSITORY
 
@@ -165,3 +171,68 @@ def test_each_kind_of_request(server: tuple[str, str]) -> None:
         assert [reply.text for reply in model.generate(written)] == texts
     finally:
         model.close()
+
+
+_WEATHER = {
+    "name": "weather",
+    "description": "The weather of a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}, "days": {"type": "integer"}},
+        "required": ["city"],
+    },
+}
+_TOOLS = tools_as_text([_WEATHER, {**_WEATHER, "name": "climate"}])
+_CHAT = (Message(role="user", content="How will the weather be in Paris?"),)
+
+
+def test_the_server_puts_tools_into_the_prompt(server: tuple[str, str]) -> None:
+    """Tokens are counted as in this process, where the same template is given the same tools."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(DEMO), chat_template=CHAT_TEMPLATE)
+    encoder = Encoder(tokenizer)
+    model: Any = load_model(parse_model_spec(server[1]), ModelSettings())
+    try:
+        replies = ask(model, [GenerateRequest(_CHAT, max_tokens=8, tools=tools) for tools in ("", _TOOLS)])
+    finally:
+        model.close()
+    for reply, tools in zip(replies, ("", _TOOLS), strict=True):
+        assert isinstance(reply, GenerateResponse)
+        assert reply.num_prompt_tokens == len(encoder.prompt(encoder.render(_CHAT, tools)))
+        assert reply.tool_calls == (() if tools else None)
+
+
+def test_a_call_in_the_server_s_own_field_is_read(server: tuple[str, str]) -> None:
+    """The demo model calls nothing by itself: the server holds it to a call, which suites do not ask for."""
+    fields = {
+        "model": "demo",
+        "messages": [{"role": "user", "content": _CHAT[0].content}],
+        "tools": json.loads(tools_as_text([{**_WEATHER, "strict": True}])),  # else vLLM lets arguments be any JSON
+        "tool_choice": {"type": "function", "function": {"name": "weather"}},
+        "max_tokens": 200,
+        "temperature": 0,
+        "frequency_penalty": 2,  # else it writes line breaks for ever
+    }
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(f"{server[1]}/chat/completions", json.dumps(fields).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=300) as answer:
+        message = json.load(answer)["choices"][0]["message"]
+    call = read_tool_calls(message["tool_calls"])[0]
+    assert call.name == "weather"
+    assert call.arguments is not None
+    assert call.arguments["city"] in ("Paris", "Rome")
+
+
+def test_a_suite_with_tools(server: tuple[str, str], tmp_path: Path) -> None:
+    suite = tmp_path / "tools.yaml"
+    samples = [
+        {"question": _CHAT[0].content, "target": [{"weather": {"city": "Paris"}}]},
+        {"question": "a", "target": []},
+    ]
+    head = {"prompt": {"chat": True, "tools": [_WEATHER]}, "generate": {"max_tokens": 8}, "score": "tool_calls"}
+    lines = [f"{key}: {json.dumps(value)}\n" for key, value in {"suite": "tools", **head, "samples": samples}.items()]
+    suite.write_text("".join(lines), encoding="utf-8")
+    report = session(server[1], tmp_path / "tools.json", suites=(suite,))
+    assert [record["status"] for record in report["records"]] == ["wrong", "correct"]
+    assert [record["answer"] for record in report["records"]] == [None, "no call"]
