@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from pytest_llmeval.cli import main
 from pytest_llmeval.plugin.options import OPTIONS
 from pytest_llmeval.suites.format.schema import json_schema
 from tests.plugin.judge_for_tests import form_of
+from tests.servers.fake_server import executable
 from tests.servers.stub import StubServer
 from tests.suites.hub_cache import as_parquet, cache_files, configs_card
 from tests.support import REPOSITORY
@@ -184,6 +186,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in logs_of_sums().items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
     (folder / "checkpoint").symlink_to(DEMO)
+    executable(folder)
     lay_out_the_cache(folder / "home")
     return folder
 
@@ -201,6 +204,7 @@ def project(llm_pytester: pytest.Pytester, template: Path, monkeypatch: pytest.M
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home / "datasets")
     for name, value in (("OPENAI_API_KEY", "sk-none"), ("KEY_TWO", "none")):
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", str(template), prepend=os.pathsep)  # for vllm
     monkeypatch.setattr("webbrowser.open", lambda _: True)
     return llm_pytester
 

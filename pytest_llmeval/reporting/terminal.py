@@ -16,7 +16,7 @@ from pytest_llmeval.reporting.tables.cells import Tone, Toned, cost_text
 from pytest_llmeval.reporting.writers.text_layout import columns_of, screen_width
 from pytest_llmeval.reporting.writers.text_report import main_numbers, printed_lines, session_lines, summary_heading
 from pytest_llmeval.scoring.base import PreparedSample
-from pytest_llmeval.text.escaping import first_line, printable, shortened, without_commands
+from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.messages import shown_turn
 from pytest_llmeval.text.wording import time_text
 from pytest_llmeval.types import (
@@ -162,7 +162,7 @@ def loading_text(model: str, elapsed_s: float, width: int, said: str = "") -> st
     """
     name = _model_text(model)
     text = f"loading {name}: {time_text(int(elapsed_s))}" if elapsed_s >= 1 else f"loading {name} …"
-    return shortened(f"{text} | {said}", limit=width) if said else _fitted([text], width)
+    return _fitted([f"{text} | {said}" if said else text], width)
 
 
 def progress_text(progress: Progress, width: int, *, with_bar: bool = False) -> str:

@@ -78,6 +78,8 @@ def test_loading_says_for_how_long() -> None:
     assert loading_text("gpt2", 0.9, 80) == "loading gpt2 …"
     assert loading_text("gpt2", 12.9, 80) == "loading gpt2: 12 s"
     assert loading_text("gpt2", 200.0, 80) == "loading gpt2: 3 min 20 s"
+    assert loading_text("gpt2", 12.0, 80, "INFO 3 of 4") == "loading gpt2: 12 s | INFO 3 of 4"
+    assert loading_text("gpt2", 12.0, 25, "INFO 3 of 4") == "loading gpt2: 12 s | INFO"
 
 
 def test_a_wide_character_takes_two_columns() -> None:

