@@ -15,7 +15,7 @@ from pytest_llmeval.evaluation.pipeline import FILTERED
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.filters import TEXT_FILTERS
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT
-from pytest_llmeval.suites.format.schema import RowsSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
 from pytest_llmeval.suites.loading.mapping import CLUSTER, FIELDS
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.text.messages import message_as_json

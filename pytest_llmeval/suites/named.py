@@ -21,7 +21,7 @@ from pytest_llmeval.data.rows import Row
 from pytest_llmeval.data.yaml_reader import Document, parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
-from pytest_llmeval.suites.format.schema import RowsSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
 from pytest_llmeval.suites.loading.loader import suite_of
 from pytest_llmeval.suites.loading.sources import rows_of
 from pytest_llmeval.suites.loading.suite import NO_SCORERS, Origin, Suite

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.schema import MessageSpec
+from pytest_llmeval.suites.format.prompt_spec import MessageSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import RenderedExample, TemplateError
 from pytest_llmeval.text.escaping import unusable_character

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.suites.format.schema import FewshotSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, draw_shots
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.types import Message, Sample

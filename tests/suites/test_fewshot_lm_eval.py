@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.suites.format.schema import FewshotSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.loading.fewshot import draw_shots
 from pytest_llmeval.suites.loading.loader import load_suite
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Prompt, Sample

@@ -30,15 +30,9 @@ from pytest_llmeval.scoring.epochs import EpochsSpec
 from pytest_llmeval.scoring.filters import FILTERS
 from pytest_llmeval.scoring.metrics.definitions import METRICS, MetricDefinition, definition
 from pytest_llmeval.suites.format.gates_spec import PrimaryMetricSpec
-from pytest_llmeval.suites.format.schema import (
-    DatasetSpec,
-    FewshotSpec,
-    JoinSpec,
-    MessageSpec,
-    PromptSpec,
-    SuiteSpec,
-    TurnSpec,
-)
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, MessageSpec, PromptSpec, TurnSpec
+from pytest_llmeval.suites.format.rows_spec import DatasetSpec, JoinSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.presets import Preset, all_presets
 from tests.support import REPOSITORY
 

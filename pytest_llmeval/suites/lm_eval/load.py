@@ -17,7 +17,7 @@ from pytest_llmeval.data.files import Source
 from pytest_llmeval.data.yaml_reader import Document, parse_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
-from pytest_llmeval.suites.format.schema import RowsSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
 from pytest_llmeval.suites.lm_eval.groups import Leaf, is_group, leaves_of, read_leaf
 from pytest_llmeval.suites.lm_eval.process_results import SCORER, ResultsSpec, results_scoring, task_results_scorer
 from pytest_llmeval.suites.lm_eval.task_code import CodedTask, coded_task, load_task_code

@@ -24,7 +24,7 @@ from pytest_llmeval.data.hub import HubDataset, load_split, table_of
 from pytest_llmeval.data.rows import Row
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.schema import RowsSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
 from pytest_llmeval.suites.lm_eval.groups import NOT_INSTALLED, installed_tasks
 from pytest_llmeval.suites.lm_eval.task_file import FunctionReference, TaskFile, functions
 from pytest_llmeval.suites.lm_eval.translate import FILE_BUILDERS, evaluated_split, example_split

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pytest_llmeval.data.yaml_reader import Document
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
-from pytest_llmeval.suites.format.schema import RowsSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
 from pytest_llmeval.suites.lm_eval.task_file import GenerationKwargs, TaskFile, TaskSpec, functions
 from pytest_llmeval.suites.lm_eval.translate_scoring import MetricPair, Scoring, looks_at_choices, scoring_of
 from pytest_llmeval.suites.lm_eval.translate_texts import choices_rule, prompt_template, target_rule, text_template

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from pytest_llmeval.suites.format.schema import FewshotSpec, PromptSpec
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec, PromptSpec
 from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
 from pytest_llmeval.types import Sample
 

@@ -19,8 +19,10 @@ from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.scoring.base import ScorerSettings
 from pytest_llmeval.suites.format.overrides import Override, OverrideError, apply_overrides
+from pytest_llmeval.suites.format.prompt_spec import FewshotSpec
 from pytest_llmeval.suites.format.pydantic_errors import keys_of, sentence
-from pytest_llmeval.suites.format.schema import FewshotSpec, RowsSpec, SuiteSpec
+from pytest_llmeval.suites.format.rows_spec import RowsSpec
+from pytest_llmeval.suites.format.schema import SuiteSpec
 from pytest_llmeval.suites.format.variants import Variant
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots, contradiction, draw_shots
 from pytest_llmeval.suites.loading.mapping import CLUSTER, HUMAN, FieldMap, Ids, Mapped, make_sample

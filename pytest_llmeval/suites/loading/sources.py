@@ -13,7 +13,7 @@ from pytest_llmeval.data.files import COMPRESSIONS, Source, read_text
 from pytest_llmeval.data.hub import HubDataset, read_hub
 from pytest_llmeval.data.rows import FORMATS, Row, data_suffix, format_of, read_rows
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.suites.format.schema import JoinSpec, RowsSpec
+from pytest_llmeval.suites.format.rows_spec import JoinSpec, RowsSpec
 from pytest_llmeval.suites.loading.suite import Origin
 from pytest_llmeval.text.wording import MAX_LISTED, Keys, describe, dotted, nearest, quoted
 
