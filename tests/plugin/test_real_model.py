@@ -63,8 +63,10 @@ def test_the_assistant(llm_pytester: pytest.Pytester, workers: list[str]) -> Non
         path for path in SUITES.joinpath("assistant").glob("*.yaml") if path.stem != "code" or shutil.which("bwrap")
     ]
     options = ["--llm-model=demo-assistant", "--llm-report=out.json", "-p", "no:cacheprovider", "--llm-allow-code"]
-    result = llm_pytester.runpytest_subprocess(*workers, *options, *map(str, suites))
+    result = llm_pytester.runpytest_subprocess(*workers, *options, "--llm-show-wrong=1", *map(str, suites))
     assert result.ret == 0
+    for name in ("messages", "turns"):  # whose samples have no question of their own
+        result.stdout.re_match_lines([rf".*{name}.yaml::\d+: wrong", r"  question: (What|Which|How|Where) .*\?"])
     for suite in (found := read(llm_pytester.path)["suites"]):
         assert suite["num_scored"] == suite["num_expected"] == 48, suite["name"]
         accuracy = suite["metrics"]["accuracy"]

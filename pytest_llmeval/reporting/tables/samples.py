@@ -14,7 +14,7 @@ from pytest_llmeval.text.tool_calls import described_calls, read_tool_calls
 from pytest_llmeval.text.wording import quoted
 from pytest_llmeval.types import JSON
 
-__all__ = ["as_text", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
+__all__ = ["as_text", "asked", "cut_field", "option_texts", "sample_fields", "sample_heading", "sample_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,14 +161,26 @@ def sample_heading(record: Record) -> str:
     return f"{record.id} ({where}): {record.status}{', no answer' if record.no_answer else ''}"
 
 
+def asked(record: Record) -> str:
+    """Return the question; of a conversation without one, what the user said last. Empty where neither is known."""
+    if record.question:
+        return record.question
+    talks, prompt = record.details.get("conversation"), record.prompt
+    if isinstance(talks, list) and talks:
+        talk = talks[0] if isinstance(talks[0], list) else talks
+        return next((str(turn["user"]) for turn in reversed(talk) if isinstance(turn, dict) and "user" in turn), "")
+    messages = _messages(prompt) if isinstance(prompt, list) else []
+    return next((text for who, text in reversed(messages) if who.startswith("user")), "")
+
+
 def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = True) -> Iterator[tuple[str, str]]:
     """Yield names and texts of all that there is to say of the sample, in the order in which it happened.
 
     Neither is ``printable`` yet. ``whole``: with each option on a line, and each step of a trace. ``options``: with the
     options.
     """
-    if record.question:
-        yield "question", record.question
+    if question := record.question if prompt else asked(record):  # the prompt has a conversation whole
+        yield "question", question
     if prompt and record.prompt is not None:
         turns = _messages(record.prompt) if whole and isinstance(record.prompt, list) else []
         if any(who.startswith(("assistant", "tool")) for who, _ in turns[:-1]):

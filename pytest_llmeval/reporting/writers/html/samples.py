@@ -25,7 +25,7 @@ from typing import IO, Literal, NamedTuple, TypeAlias
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, GateResult, Group, Report
 from pytest_llmeval.reporting.storage.disk_records import records_at
-from pytest_llmeval.reporting.tables.samples import as_text, sample_fields, sample_options
+from pytest_llmeval.reporting.tables.samples import as_text, asked, sample_fields, sample_options
 from pytest_llmeval.reporting.tables.suites import metrics_shown, short_model_names, suite_row
 from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.sample_values import made_of, value_of
@@ -425,8 +425,8 @@ def _missing(record: Record) -> int:
 
 def _snippet(record: Record) -> str:
     """Return the beginning of the question in one line; of a prompt without a question its end, where that stands."""
-    if record.question:
-        return _in_one_line(record.question, _MAX_SNIPPET)
+    if question := asked(record):
+        return _in_one_line(question, _MAX_SNIPPET)
     text = as_text(record.prompt)[-4 * _MAX_SNIPPET :] if record.prompt is not None else record.output or ""
     words = printable(" ".join(text[-4 * _MAX_SNIPPET :].split()))
     return words if len(words) <= _MAX_SNIPPET else f"…{words[1 - _MAX_SNIPPET :]}"
