@@ -6,7 +6,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -91,7 +90,6 @@ def _number(text: str) -> float | None:
         return None
 
 
-@lru_cache(maxsize=10_000)
 def drop_normalized(text: str) -> str:
     """Return what ``_normalize`` of DROP's script does: hyphens separate words, too, and each number is written as a
     float.
@@ -104,14 +102,14 @@ def drop_normalized(text: str) -> str:
     return " ".join(words)
 
 
-def drop_match(text: str, reference: str) -> tuple[bool, float]:
-    """Return exact match and F1 of a reply that is one span, and a reference with a span on each line, as
+def drop_match(bare: str, reference: str) -> tuple[bool, float]:
+    """Return exact match and F1 of a normalised reply, which is one span, and a reference with a span on each line, as
     ``get_metrics`` of DROP's script does.
 
     F1 compares sets of words, and is 0 for a span with numbers of which the reply has none. The reply is aligned to
     the span that it fits best; each other span counts as 0.
     """
-    words = {*drop_normalized(text).split()}
+    words = {*bare.split()}
     spans = [drop_normalized(span) for span in reference.split("\n")]
     best = 0.0
     for span in spans:
@@ -125,7 +123,7 @@ def drop_match(text: str, reference: str) -> tuple[bool, float]:
         if precision or recall:
             best = max(best, 2 * precision * recall / (precision + recall))
     # Rounded as numpy does, which the script uses: Python's own rounding differs in the last place.
-    return spans == [drop_normalized(text)], round(best / len(spans) * 100) / 100
+    return spans == [bare], round(best / len(spans) * 100) / 100
 
 
 class F1Scorer(SettingsScorer[F1Settings]):
@@ -148,8 +146,8 @@ class F1Scorer(SettingsScorer[F1Settings]):
         """
         text = reply(responses).strip()
         if self.settings.rule == "drop":
-            matches = [drop_match(text, reference) for reference in presented.references]
             form = drop_normalized(text)
+            matches = [drop_match(form, reference) for reference in presented.references]
         else:
             pairs = [compared(text, reference) for reference in presented.references]
             matches = [(bare == expected, word_f1(bare, expected)) for bare, expected in pairs]
