@@ -27,6 +27,7 @@ from pytest_llmeval.text.redaction import describe
 from pytest_llmeval.types import LoglikelihoodResponse, Prompt
 
 __all__ = [
+    "NO_CALLS",
     "NO_TOOLS",
     "EncodedPair",
     "Encoder",
@@ -70,6 +71,7 @@ class Tokenizer(Protocol):
 
 _MOST_ROLES = 12
 NO_TOOLS = "the model's chat template has no tools; use a model that was tuned for them"
+NO_CALLS = "the model's chat template does not show tool calls, and the messages have some; use a model that has tools"
 
 
 def shows_tools(template: object) -> bool:
@@ -184,10 +186,13 @@ class Encoder:
                 "the prompt is a chat and the model's tokenizer has no chat template; "
                 "leave out prompt.chat (or prompt.messages), or use a model that was tuned for chat"
             )
+        template = self._tokenizer.chat_template
+        if any(turn.tool_calls for turn in prompt) and "tool_calls" not in str(template):
+            raise RequestError(NO_CALLS)  # they would be left out without a word
         turns = template_messages(prompt)
         settings: dict[str, Any] = {}
         if tools:
-            if not shows_tools(self._tokenizer.chat_template):
+            if not shows_tools(template):
                 raise RequestError(NO_TOOLS)
             settings["tools"] = json.loads(tools)
         begun = turns.pop()["content"] if turns[-1]["role"] == "assistant" else ""

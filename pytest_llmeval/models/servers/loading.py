@@ -168,7 +168,7 @@ class ServerTokenizer:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self.eos_token_id: int | None = None
-        self.chat_template = "the server's own"
+        self.chat_template = "the server's own; it may have tools and tool_calls"
         self.encode = functools.lru_cache(maxsize=4096)(self._encode)
 
     def looks_sound(self) -> bool:
