@@ -22,7 +22,7 @@ PACKAGE = "pytest_llmeval"
 ROOT = REPOSITORY / PACKAGE
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("roles", "errors", "demo_model"),
+    ("roles", "errors", "demo_model", "demo_assistant"),
     ("types",),
     ("text",),
     ("data", "templates"),
@@ -325,7 +325,7 @@ def test_no_text_names_a_class_of_a_higher_floor() -> None:
     assert not [pair for pair in named_in_text() if floor(pair[0]) <= floor(pair[1]) and room(pair[0]) != room(pair[1])]
 
 
-@pytest.mark.parametrize("module", ["", "roles", "types", "errors", "demo_model"])
+@pytest.mark.parametrize("module", ["", "roles", "types", "errors", "demo_model", "demo_assistant"])
 def test_ground_floor_needs_the_standard_library_only(module: str) -> None:
     assert not [
         str(found)
@@ -334,8 +334,9 @@ def test_ground_floor_needs_the_standard_library_only(module: str) -> None:
     ]
 
 
-def test_the_demo_model_imports_nothing_of_ours() -> None:
-    assert not [str(found) for found in imports() if found.importer.split(".")[0] == "demo_model" and found.own]
+def test_the_demo_models_import_nothing_of_ours() -> None:
+    demos = ("demo_model", "demo_assistant")
+    assert not [str(found) for found in imports() if found.importer.split(".")[0] in demos and found.own]
 
 
 def test_every_library_is_declared() -> None:
