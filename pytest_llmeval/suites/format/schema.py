@@ -208,6 +208,10 @@ def json_schema() -> dict[str, JSON]:
     messages = definitions["PromptSpec"]["properties"]["messages"]["anyOf"]
     messages[0]["minItems"] = 1
     messages.insert(0, {"type": "string", "pattern": r"\S"})
+    definitions["MessageSpec"]["anyOf"] = [
+        _has("column"),
+        {**_has("role"), "anyOf": [_has("content"), _has("tool_calls")]},
+    ]
     for model in ("DatasetSpec", "FewshotSpec"):
         definitions[model]["properties"]["fields"].update(_FIELDS_SCHEMA)
         definitions[model]["properties"]["columns"]["anyOf"][0].update(minItems=1, uniqueItems=True)
@@ -234,10 +238,12 @@ _PRESENT: dict[str, Any] = {"not": {"type": "null"}}
 
 _SOURCES = ("path", "hub")
 
-_HAS_SOURCE = {
-    "type": "object",
-    "anyOf": [{"required": [name], "properties": {name: _PRESENT}} for name in _SOURCES],
-}
+
+def _has(name: str) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: _PRESENT}}
+
+
+_HAS_SOURCE = {"type": "object", "anyOf": [_has(name) for name in _SOURCES]}
 
 
 def _not_both(**keys: dict[str, Any]) -> dict[str, Any]:
