@@ -39,6 +39,7 @@ GENERATED: list[tuple[ScoreSettings, Any]] = [
     (ExactSettings(normalize=("unicode", "lower", "no_punctuation", "no_articles", "collapse_whitespace")), "Paris"),
     (PatternSettings(pattern=r"is (\w+)", match="last"), "Paris"),
     (F1Settings(), ["Paris", "in Paris"]),
+    (F1Settings(rule="drop"), ["Paris", "Rome\nParis", "12"]),
     (ExactSettings(normalize=(Remove(remove=r"[,$]"), "no_digits"), allow_empty=True), "Paris"),
     (ContainsSettings(match="all", normalize=("lower", Remove(remove=r"\s+"))), ["Paris", "Rome"]),
     (ToolCallsSettings(), [{"f": {"a": 1}}]),
