@@ -92,7 +92,8 @@ class PerplexityScorer(SettingsScorer[PerplexitySettings]):
         """Refuse whatever of a prompt is not the text itself."""
         prompt = suite.spec.prompt
         if prompt.is_chat:
-            key, found = ("chat", "true") if prompt.chat else ("messages", "a conversation")
+            key = "messages" if prompt.messages is not None else "turns" if prompt.turns is not None else "chat"
+            found = "true" if key == "chat" else "a conversation"
             return f"found {found}; score: perplexity scores a text as it is, without a chat template", ("prompt", key)
         for key in ("system", "prefix"):
             if getattr(prompt, key):

@@ -281,7 +281,7 @@ def test_a_judge_reads_the_conversation_before_each_reply(project: pytest.Pytest
 
 
 COLUMN = """suite: s
-prompt: {chat: true, turns: talk.turns}
+prompt: {turns: talk.turns}
 score: exact
 dataset: {path: rows.jsonl}
 target: "{{ 'x' }}"
@@ -325,7 +325,7 @@ def test_the_fingerprint_has_the_turns(project: pytest.Pytester) -> None:
 HEAD, _, REST = SUITE.partition('["{{ question')
 REST = REST.partition("]\n")[2]
 REFUSED = {
-    "no chat": (SUITE.replace("chat: true", "chat: false"), "s.yaml:5: prompt.turns: only a chat has turns; add prom"),
+    "no chat": (SUITE.replace("chat: true", "chat: false"), "s.yaml:3: prompt.chat: turns are a chat; remove this"),
     "no turns": (HEAD + "[]\n" + REST, "s.yaml:5: prompt.turns: found an empty list, expected a list of templates"),
     "a template": (HEAD + '"{{ question }}"\n' + REST, "s.yaml:5: prompt.turns: found '{{ question }}' (text), expect"),
     "two prompts": (

@@ -269,7 +269,7 @@ class PromptSpec(Spec):
         None,
         description="Turns of the user, in place of template: a list of templates, or a column that holds a list of "
         "texts. Each turn after the first follows the model's own reply to the one before, and the last reply is "
-        "scored. Needs chat: true.",
+        "scored.",
     )
     score_turns: Literal["last", "all"] = Field(
         "last",
@@ -280,7 +280,7 @@ class PromptSpec(Spec):
     @property
     def is_chat(self) -> bool:
         """Tell whether the prompt is a chat."""
-        return self.chat or self.messages is not None
+        return self.chat or self.messages is not None or self.turns is not None
 
     def message_templates(self) -> Iterator[tuple[Keys, str]]:
         """Yield the templates of a conversation, each with the keys at which it stands."""
@@ -336,8 +336,8 @@ class PromptSpec(Spec):
         if self.turn_specs and self.turn_specs[-1].own_score is not None:
             message = "the suite's own score judges the last turn; move this scorer there, and write true here"
             raise refuse_here(message, "turns", len(self.turn_specs) - 1, "score")
-        if not self.chat:
-            raise refuse_here("only a chat has turns; add prompt.chat: true", "turns")
+        if "chat" in self.model_fields_set and not self.chat:
+            raise refuse_here("turns are a chat; remove this", "chat")
         for key, is_given in (
             ("messages", self.messages is not None),
             ("template", self.template is not None),
