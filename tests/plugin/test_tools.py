@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.tables.samples import sample_fields
 from pytest_llmeval.text.tool_schemas import tool_schemas
 
 TOOL = json.dumps(
@@ -152,6 +154,11 @@ def test_one_of_several_scorers_knows_the_tools_and_each_repetition_is_judged(pr
     assert (record["values"]["accuracy_name"], record["values"]["accuracy"]) == (0.5, 0)
     assert record["values"]["subset.accuracy_name"] == 0.5
     assert record["details"]["tool_calls"] == [[{"name": "weather", "arguments": {}}], []]
+    shown = dict(
+        sample_fields(Record(suite="s", id="a", status="wrong", details=record["details"]), prompt=True, whole=True)
+    )
+    assert shown["tools"] == json.dumps(tool_schemas(TOOL)[0]["function"])
+    assert shown["output 1 of 2 (wrong)"] == "weather()"  # which has no text
 
 
 REFUSED = {

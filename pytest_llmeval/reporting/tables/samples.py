@@ -206,8 +206,6 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         yield "answer", record.answer
     if record.target is not None and record.target != []:
         yield "expected", as_text(record.target)
-    if isinstance(problem := record.details.get("problem"), str):
-        yield "problem", problem
     yield from _relevant(record)
     if whole:
         yield from _found(record)
@@ -251,7 +249,8 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         status = f"{judged.get('status', 'not judged')}{', no answer' if judged.get('no_answer') else ''}"
         if isinstance(reasonings, list) and number <= len(reasonings) and reasonings[number - 1]:
             yield f"reasoning {number} of {len(outputs)}", shortened(as_text(reasonings[number - 1]), limit=_MAX_REPLY)
-        yield f"output {number} of {len(outputs)} ({status})", shortened(as_text(output), limit=_MAX_REPLY)
+        text = as_text(output) or as_text(judged.get("answer") or "")  # a reply may consist of tool calls alone
+        yield f"output {number} of {len(outputs)} ({status})", shortened(text, limit=_MAX_REPLY)
 
 
 def _conversations(record: Record) -> Iterator[tuple[str, str]]:
