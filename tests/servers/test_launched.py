@@ -16,7 +16,9 @@ import pytest
 import yaml
 
 from pytest_llmeval.errors import ModelStoppedError
-from pytest_llmeval.models.servers.launching import Keeper, LaunchedServers, LaunchPlan
+from pytest_llmeval.models.registry import load_model, parse_model_spec
+from pytest_llmeval.models.servers.launching import Keeper, LaunchedModel, LaunchedServers, LaunchPlan
+from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from tests.servers.fake_server import executable, lives, starts
 from tests.servers.test_server_sessions import choices_suite, report_of, scored_once, written_suite
 from tests.support import REPOSITORY
@@ -68,6 +70,7 @@ def test_one_server_answers_a_session_and_ends_with_it(project: Project, workers
     given = [*workers, *suites, "--llm-store=store", "--llm-dtype=bfloat16", "--llm-model-arg=max_length=2048"]
     given.append("--llm-model-arg=launch.tensor_parallel_size=1")
     assert project.run(*given, "--collect-only").ret == 0
+    assert project.run(*given, "--llm-show-prompts").ret == 0
     assert project.num_starts == 0
     result = project.run(*given)
     scored_once(project.folder, 12)
@@ -101,8 +104,9 @@ def test_server_that_dies_at_its_start_is_one_error_with_its_last_lines(project:
     project.check_all_ended()
 
 
-def test_server_that_crashes_is_started_again_once(project: Project, workers: list[str]) -> None:
-    project.faults("dies-once-after:40")
+@pytest.mark.parametrize("num_questions", [40, pytest.param(5, marks=pytest.mark.slow)])  # 5: in the self-test
+def test_server_that_crashes_is_started_again_once(project: Project, workers: list[str], num_questions: int) -> None:
+    project.faults(f"dies-once-after:{num_questions}")
     result = project.run(*workers, written_suite(project.pytester, 30))
     scored_once(project.folder, 30)
     assert result.ret == 0
@@ -133,6 +137,35 @@ def test_judge_and_model_that_are_the_same_share_a_server(project: Project, work
     project.run(*workers, "judged.yaml", "--llm-judge=vllm:./ckpt")
     assert project.num_starts == 1
     project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_model_judge_and_embedder_of_hand_written_tests_share_a_server(project: Project, workers: list[str]) -> None:
+    project.pytester.makepyfile(
+        """
+        def test_three(llm_model, llm_judge, llm_embedder):
+            assert llm_model.generate("Question: What is 1 + 1?", max_tokens=2).text
+            assert llm_judge.generate("Question: What is 1 + 1?", max_tokens=2).text
+            assert len(llm_embedder.embed("a text").vector) > 1
+        """
+    )
+    result = project.run(*workers, "--llm-judge=vllm:./ckpt", "--llm-embedder=vllm:./ckpt")
+    result.assert_outcomes(passed=1)
+    assert project.num_starts == 1
+    project.check_all_ended()
+
+
+@pytest.mark.slow
+def test_model_is_loaded_without_a_session(project: Project) -> None:
+    settings = ModelSettings(model_args=merge_model_args([parse_model_arg(f"launch.command={project.command}")]))
+    model = load_model(parse_model_spec(f"vllm:{project.folder}/ckpt"), settings)
+    assert isinstance(model, LaunchedModel)
+    assert project.num_starts == 0
+    assert model.generate("Question: What is 1 + 1?", max_tokens=2).text
+    assert project.num_starts == 1
+    model.close()
+    project.check_all_ended()
+    assert "PYTEST_LLM_LAUNCH_KEY" not in os.environ
 
 
 @pytest.mark.slow

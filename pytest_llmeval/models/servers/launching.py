@@ -231,6 +231,10 @@ class LaunchedServers:
             pass
         return False
 
+    def num_restarts(self, numbers: Sequence[int]) -> int:
+        """Return how often these servers were started anew."""
+        return sum(_read_state(self._folder, number).get("restarts", 0) for number in numbers)
+
     async def wait_again(self, name: str, endpoint: Endpoint) -> None:
         """Wait for a server that may have died and is started again. Raises ``ModelStopped`` if it is gone for good."""
         await asyncio.sleep(_NOTICED_S)
@@ -335,17 +339,28 @@ class LaunchedModel(UniformBackend):
             if self._error is not None:
                 raise ModelStoppedError(self._error)
             if self._model is None:
-                from pytest_llmeval.models.servers.loading import load_server
-
                 try:
-                    ports = self._servers.wait(self._spec.name, self._numbers)
-                    again = functools.partial(self._servers.wait_again, self._spec.name)
-                    arguments = replace(self._arguments_at([_url(port) for port in ports]), on_lost=again)
-                    self._model = load_server(self._spec.name, arguments, self._spec.role)
+                    self._model = self._loaded()
                 except LLMEvalError as error:
                     self._error = str(error)
                     raise ModelStoppedError(self._error) from None
             return self._model
+
+    def _loaded(self) -> ServerModel:
+        """Wait for the servers, and test them; again, if one was started anew in the meantime."""
+        from pytest_llmeval.models.servers.loading import load_server
+
+        while True:
+            ports = self._servers.wait(self._spec.name, self._numbers)
+            num_restarts = self._servers.num_restarts(self._numbers)
+            again = functools.partial(self._servers.wait_again, self._spec.name)
+            arguments = replace(self._arguments_at([_url(port) for port in ports]), on_lost=again)
+            try:
+                return load_server(self._spec.name, arguments, self._spec.role)
+            except LLMEvalError:
+                time.sleep(_NOTICED_S)
+                if self._servers.num_restarts(self._numbers) == num_restarts:
+                    raise
 
     @property
     def num_concurrent(self) -> int:
