@@ -287,7 +287,7 @@ def test_the_plugin_is_installed() -> None:
             id="verbose",
             marks=pytest.mark.slow,
         ),
-        pytest.param(["-W", "error"], 1, id="warnings-are-errors"),
+        pytest.param(["-W", "error"], 1, id="warnings-are-errors", marks=pytest.mark.slow),
         pytest.param(["--strict-markers", "--strict-config"], 1, id="strict", marks=pytest.mark.slow),
         pytest.param(["-n2"], 1, id="n2"),
         pytest.param(["-n2", "tests/test_speed.py"], 0, id="n2-named", marks=pytest.mark.slow),

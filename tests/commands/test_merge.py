@@ -289,6 +289,7 @@ def test_chained_records_are_a_sequence(numbers: list[list[int]], start: int, st
         chained[len(flat)]
 
 
+@pytest.mark.slow
 def test_texts_stay_on_disk(tmp_path: Path) -> None:
     """40 MB of prompts are merged in a fraction of that."""
     for part in (0, 1):

@@ -82,7 +82,7 @@ def test_disjoint_windows_are_scored_as_lm_eval_does(folder: Path, add_bos: bool
         assert response.num_tokens == len(theirs.tok_encode(text)), text
 
 
-@pytest.mark.parametrize("stride", [1, 7, MAX_LENGTH - 1, MAX_LENGTH])
+@pytest.mark.parametrize("stride", [1, 7, pytest.param(MAX_LENGTH - 1, marks=pytest.mark.slow), MAX_LENGTH])
 def test_a_stride_is_scored_as_one_by_one(model: HuggingFaceModel, stride: int) -> None:
     """One forward pass for each token, after the tokens that its window holds before it."""
     if model.model.config.is_encoder_decoder:

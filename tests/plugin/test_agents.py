@@ -211,7 +211,9 @@ def test_a_sample_without_a_reply_in_time(
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-@pytest.mark.parametrize("name", ["alone?concurrency=1", "alone_later?concurrency=1"])
+@pytest.mark.parametrize(
+    "name", ["alone?concurrency=1", pytest.param("alone_later?concurrency=1", marks=pytest.mark.slow)]
+)
 def test_a_number_of_calls_is_the_sessions(llm_pytester: pytest.Pytester, name: str) -> None:
     """The workers ask one at a time between them: there is time enough to find another call under way."""
     rows = "".join(f'  - {{id: t{number}, question: "{number} + 0 =", target: {number}}}\n' for number in range(16))

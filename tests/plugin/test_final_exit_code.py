@@ -288,7 +288,7 @@ ENDS_EARLY = "import pytest\n@pytest.hookimpl({how})\ndef {hook}():\n    pytest.
 
 
 @pytest.mark.parametrize("hook", ["pytest_sessionstart", "pytest_collection"])
-@pytest.mark.parametrize("how", ["tryfirst=True", "trylast=True"])
+@pytest.mark.parametrize("how", ["tryfirst=True", pytest.param("trylast=True", marks=pytest.mark.slow)])
 def test_a_hook_that_ends_the_session_before_suites_are_collected(
     llm_pytester: pytest.Pytester, hook: str, how: str, workers: list[str]
 ) -> None:

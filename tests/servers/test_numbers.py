@@ -44,7 +44,7 @@ def values(responses: Any) -> list[tuple[float, int]]:
     return [(response.loglikelihood, response.num_tokens) for response in responses]
 
 
-_SLOW = {"vllm", "generic"}  # of which others are siblings
+_SLOW = {"vllm", "generic", "llama-server"}  # of which others are siblings; the last one is asked token by token
 
 
 @pytest.mark.parametrize("dialect", [pytest.param(one, marks=[pytest.mark.slow] * (one in _SLOW)) for one in SCORING])
@@ -93,7 +93,10 @@ def test_windows_of_a_length_that_was_given(connect: Connect) -> None:
     assert "--llm-model-arg max_length=N" in str(refused)
 
 
-@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama-cpp-python", "llama-server", "generic"])
+@pytest.mark.parametrize(
+    "dialect",
+    ["vllm", "sglang", "llama-cpp-python", pytest.param("llama-server", marks=pytest.mark.slow), "generic"],
+)
 def test_texts_and_chats_are_the_models_own(dialect: str, connect: Connect, demo: Any) -> None:
     question = "Question: Ada has 3 coins and finds 4 more. How many coins has Ada?\nAnswer:"
     requests = [

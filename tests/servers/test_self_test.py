@@ -77,7 +77,7 @@ def test_local_tokenizer_and_server_disagree(fault: str) -> None:
     assert "makes 69 other tokens of a text than the server" in reason
 
 
-@pytest.mark.parametrize("arguments", [{}, {"tokenizer": str(demo_folder())}])
+@pytest.mark.parametrize("arguments", [{}, pytest.param({"tokenizer": str(demo_folder())}, marks=pytest.mark.slow)])
 def test_unknown_server(arguments: dict[str, str]) -> None:
     """It is tried by ids where a tokenizer is known, and by text."""
     assert refusal("generic", **arguments) is None
@@ -126,7 +126,7 @@ def load_replicas(*stubs: StubServer, **arguments: str) -> ServerModel:
     return model
 
 
-@pytest.mark.parametrize("first_echo_fails", [False, True])
+@pytest.mark.parametrize("first_echo_fails", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_replicas_of_other_weights_are_refused(first_echo_fails: bool, impatient: None) -> None:
     """Also of weights that are nearly the same, and where not all went well on the way."""
     with StubServer("generic") as one, StubServer("generic") as other:
