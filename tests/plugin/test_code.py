@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -201,7 +202,7 @@ def test_a_killed_session_leaves_no_program(project: pytest.Pytester, kind: str,
     """After a kill -9 nothing of pytest cleans up; the program has a child, and both sleep."""
     reply = "    import os, time\n    os.fork()\n    time.sleep(600)\n"
     project.makeconftest(fake_model_conftest(replies=dict.fromkeys(REPLIES, reply)))
-    session = project.popen(
+    session = subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -211,7 +212,8 @@ def test_a_killed_session_leaves_no_program(project: pytest.Pytester, kind: str,
             "--llm-allow-code",
             f"--llm-sandbox={kind}",
             "sums.yaml",
-        ]
+        ],
+        stdout=subprocess.DEVNULL,
     )
     try:
         end = time.monotonic() + 120
@@ -221,7 +223,7 @@ def test_a_killed_session_leaves_no_program(project: pytest.Pytester, kind: str,
             time.sleep(0.1)
     finally:
         session.kill()
-        session.communicate()
+        session.wait()
     end = time.monotonic() + 30
     while left := [one for one in started if is_running(one)]:
         assert time.monotonic() < end, left

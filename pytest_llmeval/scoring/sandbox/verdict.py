@@ -256,20 +256,27 @@ def _tests(sandbox: CodeSandbox, limits: CodeLimits) -> Iterator[_Side]:
     It is kept for the next sample if it has given a verdict, and ended otherwise.
     """
     waiting = _idle.setdefault((os.getpid(), sandbox), [])
-    with ExitStack() as stack:
-        while waiting:
-            side, own = waiting.pop()
-            stack.push(own)
-            if not side.has_ended:
-                side.is_idle = False
-                side.begin(limits)
-                break
-        else:
+    side = None
+    while waiting and side is None:
+        side, stack = waiting.pop()
+        if side.has_ended:
+            stack.close()
+            side = None
+    if side is None:
+        stack = ExitStack()
+        with stack:
             process = stack.enter_context(sandbox.started(_code("tests_side", not sandbox.image), memory_mb=_TESTS_MB))
             side = _ready(process, limits)
+            stack = stack.pop_all()
+    side.is_idle = False
+    side.begin(limits)
+    try:
         yield side
+    finally:
         if side.is_idle:
-            waiting.append((side, stack.pop_all()))
+            waiting.append((side, stack))
+        else:
+            stack.close()
 
 
 @atexit.register

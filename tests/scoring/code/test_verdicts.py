@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 
@@ -11,7 +12,14 @@ from pytest_llmeval.errors import ModelError
 from pytest_llmeval.scorers.code import CodeScorer, CodeSettings, code_of
 from pytest_llmeval.scoring.sandbox import launch
 from pytest_llmeval.scoring.sandbox.launch import CodeSandbox, find_sandbox
-from pytest_llmeval.scoring.sandbox.verdict import CodeLimits, CodeVerdict, judge, judge_by_command
+from pytest_llmeval.scoring.sandbox.verdict import (
+    CodeLimits,
+    CodeVerdict,
+    _idle,
+    end_tests,
+    judge,
+    judge_by_command,
+)
 from pytest_llmeval.types import GenerateResponse, Sample
 from tests.scoring.code.hostile import HARMFUL, HOSTILE, RIGHT, TESTS
 
@@ -169,10 +177,15 @@ def test_a_child_that_lives_on_holds_nothing_up(sandbox: CodeSandbox) -> None:
 def test_tests_share_a_sandbox_and_neither_files_nor_modules(sandbox: CodeSandbox) -> None:
     """Python starts once for the tests of all samples, and each sample's tests run in a process of their own."""
     tests = "import math, os\nassert f() == 1 and os.listdir('.') == [] and math.pi > 3\n"
-    for _ in range(2):
-        assert verdict(sandbox, "def f():\n    return 1\n", tests + "math.pi = 3\nopen('left', 'w').close()") == (
-            CodeVerdict(None)
-        )
+    tests += "math.pi = 3\nopen('left', 'w').close()"
+    waiting = []
+    for _ in range(3):
+        assert verdict(sandbox, "def f():\n    return 1\n", tests) == CodeVerdict(None)
+        waiting.append([*_idle[os.getpid(), sandbox]])
+    assert len(waiting[0]) == 1
+    assert waiting[0] == waiting[1] == waiting[2]
+    end_tests()
+    assert not _idle[os.getpid(), sandbox]
 
 
 def test_tests_have_bounds_of_their_own(sandbox: CodeSandbox) -> None:
@@ -236,11 +249,46 @@ def test_all_programs_that_want_to_be_called_right(sandbox: CodeSandbox, name: s
 @pytest.mark.parametrize("name", HARMFUL)
 def test_programs_that_only_a_sandbox_keeps_from_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_FOR_TESTS", "secret")
-    found = judge(
-        find_sandbox("bubblewrap"), HARMFUL[name], setup="", tests=TESTS, entry_points=(), limits=CodeLimits(1, 512)
-    )
+    sandbox = find_sandbox("bubblewrap")
+    if sandbox.weakness is not None:
+        pytest.skip(sandbox.weakness)  # a fork bomb would take the machine down
+    found = judge(sandbox, HARMFUL[name], setup="", tests=TESTS, entry_points=(), limits=CodeLimits(1, 512))
     assert found.problem is not None
     assert "secret" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("user", "fails_with", "weakness"),
+    [
+        (1000, "setpriv", None),
+        (0, "nothing", None),
+        (0, "unshare", None),
+        (0, "setpriv", "the number of processes is not bounded, since pytest runs as root"),
+    ],
+)
+def test_bubblewrap_is_another_users_where_pytest_is_roots(
+    monkeypatch: pytest.MonkeyPatch, user: int, fails_with: str, weakness: str | None
+) -> None:
+    def probed(sandbox: CodeSandbox) -> CodeSandbox:
+        if fails_with in sandbox.command:
+            raise launch.SandboxError("it does not start")
+        return sandbox
+
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(launch, "_probed", probed)
+    found = launch._bubblewrap()
+    assert (found.weakness or "").startswith(weakness or "")
+    assert (found.weakness is None) == (weakness is None)
+    assert ("setpriv" in found.command) == (user == 0 and weakness is None)
+
+
+def test_values_of_the_option() -> None:
+    for value in ("auto", "bubblewrap", "docker", "docker:example/python:3", "none"):
+        assert launch.parse_sandbox(value) == value
+    for value in ("", "podman", "docker:", "docker: x", "none:x", "auto:python"):
+        with pytest.raises(ValueError, match="expected auto, bubblewrap, docker, docker:IMAGE or none"):
+            launch.parse_sandbox(value)
 
 
 FORKS = """\
