@@ -29,7 +29,13 @@ _LAST_LINE = re.compile(r"\bin (?P<seconds>\d+\.\d+)s\b")
 
 
 def run_pytest(
-    work: Work, model: Path | str, folder: Path, variables: dict[str, str], *, arguments: Sequence[str] = ()
+    work: Work,
+    model: Path | str,
+    folder: Path,
+    variables: dict[str, str],
+    *,
+    arguments: Sequence[str] = (),
+    placement: Sequence[str] = ("--llm-device", "cpu", "--llm-dtype", "float32"),
 ) -> Outcome:
     """Run ``work`` in a process of its own; ``folder`` is empty and takes all files. Raises ``CommandFailed``.
 
@@ -44,7 +50,7 @@ def run_pytest(
     report = folder / "report.json"
     command = [
         *(sys.executable, "-m", "pytest", "suite.yaml"),
-        *("--llm-model", str(model), "--llm-device", "cpu", "--llm-dtype", "float32", "--llm-report", str(report)),
+        *("--llm-model", str(model), *placement, "--llm-report", str(report)),
         *arguments,
     ]
     measured = run_measured(command, folder=folder, variables=variables, log=folder / "log.txt")
