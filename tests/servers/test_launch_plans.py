@@ -16,6 +16,7 @@ from pytest_llmeval.models.servers.launching import LaunchPlan
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.text.names import plain_name
+from tests.servers.gguf_files import gguf_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="servers are started on Linux and macOS")
 
@@ -28,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).chmod(0o755)
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    (tmp_path / "m.gguf").write_bytes(gguf_bytes())
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -138,8 +139,23 @@ def test_identity_has_what_decides_replies(folder: Path) -> None:
     assert first == fingerprint("launch.threads=4", "launch.timeout=9", "timeout=9", replicas=2)
     others = [fingerprint("launch.cache_type_k=f32"), fingerprint("max_length=64"), fingerprint('extra_body={"a": 1}')]
     assert len({first, *others}) == 4
-    (folder / "m.gguf").write_bytes(b"GGUF and other weights")
+    (folder / "m.gguf").write_bytes(gguf_bytes(after=b"other weights"))
     assert fingerprint() not in (first, *others)
+
+
+def test_what_the_file_says_is_shown_before_its_server_runs(folder: Path) -> None:
+    (folder / "m.gguf").write_bytes(
+        gguf_bytes({"general.architecture": "llama", "general.file_type": 2, "llama.context_length": 4096})
+    )
+    spec, own = given("llama-cpp:m.gguf")
+    assert isinstance(spec.kind, Launched)
+    expected = "a server that the session starts: llama-server; Q4_0, context of 4,096 tokens, no chat template"
+    assert spec.kind.describe(spec, own) == expected
+    found = spec.kind.identity(spec, own, spec.kind.plans(spec, own)[0])
+    assert (found.dtype, found.details["context_length"], found.details["has_chat_template"]) == ("Q4_0", 4096, False)
+    (folder / "m.gguf").write_bytes(gguf_bytes()[:40])
+    with pytest.raises(ModelError, match=r"m\.gguf: it is cut off within its header$"):
+        plans("llama-cpp:m.gguf")
 
 
 def test_version_of_another_environment_is_known_without_loading_it(folder: Path) -> None:

@@ -20,6 +20,7 @@ from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers.launching import Keeper, LaunchedModel, LaunchedServers, LaunchPlan
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from tests.servers.fake_server import executable, lives, starts
+from tests.servers.gguf_files import gguf_bytes
 from tests.servers.test_server_sessions import choices_suite, report_of, scored_once, written_suite
 from tests.support import REPOSITORY
 
@@ -36,7 +37,7 @@ class Project:
         model.mkdir()
         model.joinpath("config.json").write_text("{}")
         model.joinpath("model.safetensors").write_bytes(b"weights")
-        (self.folder / "m.gguf").write_bytes(b"GGUF and more")
+        (self.folder / "m.gguf").write_bytes(gguf_bytes({"general.file_type": 7}))
         self.log = self.folder / "starts.log"
         monkeypatch.setenv("FAKE_SERVER_LOG", str(self.log))
         self.command = executable(self.folder)
@@ -203,6 +204,9 @@ def test_llama_server_is_waited_for_and_gets_its_own_words(project: Project, mon
     (start,) = starts(project.log)
     assert start["arguments"].startswith(f"--model {project.folder}/m.gguf --alias m --host 127.0.0.1 --port ")
     assert start["arguments"].endswith("--ctx-size 0 --n-gpu-layers -1")
+    result.stdout.fnmatch_lines(["*(a server that the session starts: llama-server; Q8_0, no chat template)*"])
+    (model,) = report_of(project.folder)["models"]
+    assert (model["dtype"], model["details"]["has_chat_template"]) == ("Q8_0", False)
     project.check_all_ended()
 
 
@@ -228,7 +232,7 @@ def test_what_cannot_be_started_is_one_line(project: Project) -> None:
         assert "Traceback" not in text
     for model, expected in {
         "vllm:./nowhere": "there is no folder",
-        "llama-cpp:ckpt/config.json": "is no GGUF file",
+        "llama-cpp:ckpt/config.json": "ckpt/config.json: it is no GGUF file",
         "llama-cpp:m.gguf?launch.timeout=soon": "launch.timeout: found 'soon', expected a number of seconds",
     }.items():
         result = project.run(suite, model=model)

@@ -36,12 +36,13 @@ from pytest_llmeval.models.endpoints import (
 from pytest_llmeval.models.findings import Digests, fingerprint_files
 from pytest_llmeval.models.hardware import num_visible_gpus
 from pytest_llmeval.models.huggingface.checkpoint import CONFIG, tokenizer_files, weight_files
+from pytest_llmeval.models.servers.gguf import GGUFHeader, read_gguf
 from pytest_llmeval.models.servers.kind import Remote
 from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec, check_names, hide_secrets
 from pytest_llmeval.text.names import plain_server_name
 from pytest_llmeval.text.redaction import describe, hide_forms, model_error, one_line, redact
-from pytest_llmeval.text.wording import quoted
+from pytest_llmeval.text.wording import counted
 from pytest_llmeval.types import IS_KNOWN, JSON, ModelIdentity, ServerUse
 
 if TYPE_CHECKING:
@@ -464,13 +465,32 @@ class LaunchedLlamaCpp(Launched):
         for option, value in (("revision", settings.revision), ("dtype", settings.dtype)):
             if value is not None:
                 raise OptionError(f"--llm-{option} {value}: {spec.name} is a file, which decides this itself")
+        self.header(spec)
+
+    def header(self, spec: ModelSpec) -> GGUFHeader:
+        """Return what the file says of the model. Raises ``ModelError`` for a file that cannot be run."""
         try:
-            with open(spec.location, "rb") as file:
-                start = file.read(4)
+            return read_gguf(Path(spec.location))
         except OSError as error:
             raise model_error(spec.name, f"cannot read its file: {error.strerror}: {spec.location}") from None
-        if start != b"GGUF":
-            raise model_error(spec.name, f"{spec.location} is no GGUF file: it begins with {quoted(repr(start))}")
+        except ValueError as error:
+            raise model_error(spec.name, f"cannot run {spec.location}: {error}") from None
+
+    def identity(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> ModelIdentity:
+        """See ``Launched``. What the header says is shown; the file's hash is what identifies it."""
+        found, header = super().identity(spec, settings, plan), self.header(spec)
+        more: dict[str, JSON] = {"has_chat_template": header.has_chat_template}
+        if header.context_length is not None:
+            more["context_length"] = header.context_length
+        return replace(found, dtype=header.quantisation, details={**found.details, **more})
+
+    def describe(self, spec: ModelSpec, settings: ModelSettings) -> str:
+        """See ``Launched``. With what the file's header says."""
+        header = self.header(spec)
+        length = None if header.context_length is None else f"context of {counted(header.context_length, 'token')}"
+        template = None if header.has_chat_template else "no chat template"
+        said = [part for part in (header.quantisation, length, template) if part is not None]
+        return "; ".join([super().describe(spec, settings), *([", ".join(said)] if said else [])])
 
     def executable(self, spec: ModelSpec, settings: ModelSettings) -> tuple[str, ...]:
         command = self.command(spec, settings) or shutil.which("llama-server")
