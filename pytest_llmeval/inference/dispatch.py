@@ -355,7 +355,16 @@ def ask_samples(model: SampleModel, asked: Sequence[AskedSample]) -> list[Respon
     __tracebackhide__ = True
     requests = [request for sample in asked for request in sample.requests]
     responses = _listed(model, "answer_samples", model.answer_samples(asked), len(requests), lambda found: None)
-    return _arrived(requests, [checked(model, *pair) for pair in zip(requests, responses, strict=True)], recorded=True)
+    answers = [checked(model, *pair) for pair in zip(requests, responses, strict=True)]
+    arrived = _arrived(requests, answers, recorded=True)
+    return [_with_turns_judged(*pair) for pair in zip(requests, arrived, strict=True)]
+
+
+def _with_turns_judged(request: Request, response: Response | Failed) -> Response | Failed:
+    """Return a recorded reply with the earlier ones of its conversation as they are judged, too."""
+    if not isinstance(response, GenerateResponse) or not response.turns:
+        return response
+    return replace(response, turns=tuple(_as_judged(request, one, continues=False) for one in response.turns))
 
 
 def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Future[Response | Failed]]:

@@ -268,12 +268,17 @@ def _responses(replies: Sequence[RecordedReply], sample: AskedSample) -> Iterato
     requests = sample.requests
     if all(isinstance(request, GenerateRequest) for request in requests):
         texts = [found for reply in replies for found in _generated(reply, sample)]
-        if isinstance(first := requests[0], ConversationRequest) and len(requests) == 1:
-            texts = _as_turns(texts, len(first.users))
+        num_turns = len(requests[0].users) if isinstance(requests[0], ConversationRequest) else 1
+        if len(requests) == 1:
+            texts = _as_turns(texts, num_turns)
         if len(texts) != len(requests):
             times = "once" if len(requests) == 1 else f"{len(requests)} times"
+            turns = f", in {num_turns} turns" if num_turns > 1 else ""
             has = "1 response" if len(texts) == 1 else f"{len(texts)} responses"
-            raise ReplyProblem(f"{replies[0].place}: found {has}, and the suite asks each sample {times}")
+            raise ReplyProblem(f"{replies[0].place}: found {has}, and the suite asks each sample {times}{turns}")
+        if (found := next((len(one.turns) + 1 for one in texts if one.turns), num_turns)) != num_turns:
+            turns = "1 turn" if num_turns == 1 else f"{num_turns} turns"
+            raise ReplyProblem(f"{replies[0].place}: found replies to {found} turns, and the suite asks {turns}")
         yield from texts
         return
     if len(replies) > 1:
