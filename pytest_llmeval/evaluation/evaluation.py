@@ -193,9 +193,11 @@ class Evaluation:
     def _made(self, sample: Sample) -> PreparedSample:
         presented = self._with_continuation(self.presented(sample))
         prompt, users = self._render(sample, presented)
-        delimiter = self._delimiter(prompt)
+        delimiter, generate = self._delimiter(prompt), self.suite.spec.generate
+        if users:  # the few tokens that a scorer needs by itself are too few for the other turns
+            generate = generate.model_copy(update={"max_tokens": generate.max_tokens})
         try:
-            requests = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=self.suite.spec.generate)
+            requests = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=generate)
         except SettingsError as error:
             raise self.suite.error(str(error), keys=error.keys) from None
         except ValueError as error:
@@ -405,6 +407,9 @@ class Evaluation:
         """Return what the scorer presents of a sample, and of the turns of a conversation. Raise ``SuiteError``."""
         sample = self._others_apart(sample)
         turns = turn_samples(self.suite, sample) if self.suite.spec.prompt.turns is not None else ()
+        if any(turns[:-1]) and (self._columns_of_replies or self._score.needs_baseline):
+            message = f"{self.scorer.name} compares the last reply with another; it cannot score an earlier turn"
+            raise self.suite.error(message, sample, ("prompt", "turns"))
         try:
             found = self.scorer.present((turns and turns[-1]) or sample)
             return self.scorer.with_turns(found, turns) if any(turns[:-1]) else found

@@ -175,6 +175,19 @@ def test_replies_of_a_report_or_of_a_file_are_scored_again(project: pytest.Pytes
     assert [record["status"] for record in found.values()] == ["correct", "correct", "unscored"]
     assert [turn["reply"] for turn in found["a"]["details"]["conversation"]] == ["x", "y", "A"]
     assert [turn["reply"] for turn in found["b"]["details"]["conversation"]] == [None, None, "A"]
+    assert found["c"]["reason"].endswith("found 2 responses, and the suite asks each sample once, in 3 turns")
+    shorter = SUITE.replace(", Answer with one letter.]", "]")
+    found = run(project, "--llm-model=replay:old.json", suite=shorter, code=1)
+    assert found["a"]["reason"].endswith("found replies to 3 turns, and the suite asks 2 turns")
+
+
+def test_replies_to_all_turns_of_a_file_are_judged_without_their_reasoning(project: pytest.Pytester) -> None:
+    rows = [{"id": id_, "response": ["<think>x</think>A", "A", "<think>y</think>A"]} for id_ in "abc"]
+    (project.path / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    suite = SUITE.replace("chat: true", "score_turns: all")
+    (record, *_) = run(project, "--llm-model=replay:replies.jsonl", suite=suite).values()
+    assert [turn["status"] for turn in record["details"]["turns"]] == ["correct"] * 3
+    assert [turn.get("reasoning") for turn in record["details"]["conversation"]] == ["x", None, "y"]
 
 
 SCORED = """suite: s
@@ -300,6 +313,17 @@ def test_turns_of_a_column_and_prompts_that_are_shown(project: pytest.Pytester) 
     )
 
 
+def test_the_few_tokens_of_a_letter_do_not_cut_the_other_turns(project: pytest.Pytester) -> None:
+    suite = """suite: s
+prompt: {turns: ["{{ lettered_choices }} Think aloud.", Which letter?]}
+score: letter
+samples: [{id: a, question: "?", choices: [x, y], target: y}]
+"""
+    with StubServer("vllm", instant=True) as stub:
+        (record,) = run(project, "--llm-model", stub.url, suite=suite).values()
+    assert (record["num_tokens"], record["num_truncated"]) == (2 * 256, 2)
+
+
 def test_a_server_gets_each_turn_with_the_replies_so_far(project: pytest.Pytester) -> None:
     with StubServer("vllm", instant=True) as stub:
         records = run(project, "--llm-model", stub.url, suite=SUITE + "generate: {max_tokens: 3}\n")
@@ -356,6 +380,14 @@ REFUSED = {
     "a key of a turn": (
         SCORED.replace("{user: Again.", "{usr: Again."),
         "s.yaml:7: unknown key 'usr' in prompt.turns.2",
+    ),
+    "no template": (
+        SUITE.replace('"{{ row.follow_up }}"', "3"),
+        "s.yaml:5: prompt.turns.1: found 3 (a whole number), expected a template, or {user: …, target: …}",
+    ),
+    "a comparison of an earlier turn": (
+        SUITE.replace("chat: true", "score_turns: all").replace("exact", "{pairwise: {against: follow_up}}"),
+        "s.yaml:5: prompt.turns: sample 'a' (s.yaml:8): pairwise compares the last reply with another; it cannot score",
     ),
     "log-likelihoods": (
         SUITE.partition("score:")[0]

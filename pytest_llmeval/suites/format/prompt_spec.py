@@ -131,6 +131,9 @@ def _turns(value: object) -> object:
     if isinstance(value, str) and value.strip() and not is_template(value):
         return ({"column": value},)
     if isinstance(value, list | tuple) and value:
+        for place, turn in enumerate(value):
+            if not isinstance(turn, str | Mapping | TurnSpec):
+                raise refuse_here(f"found {describe(turn)}, expected a template, or {{user: …, target: …}}", place)
         return tuple({"user": turn} if isinstance(turn, str) else turn for turn in value)
     raise expected_here("a list of templates, or a column that holds a list of the user's texts")
 
