@@ -171,3 +171,33 @@ def test_what_a_judge_wrote_beside_verdicts_is_shown() -> None:
         "verdict 2 of 3: answer_relevance: embeddings: Who?, 0.5",
         "verdict 3 of 3: context_precision, rank 2, A: true (r)",
     ]
+
+
+def test_a_problem_is_shown_once_and_so_is_an_earlier_turn_that_is_wrong() -> None:
+    turns: list[JSON] = [
+        {"user": "First?", "reply": "one"},
+        {"user": "Second?", "reply": "two"},
+        {"user": "Third?", "reply": "three"},
+        {"user": "Last?", "reply": "four"},
+    ]
+    scores: list[JSON] = [
+        {"status": "wrong", "details": {"problem": "assertion", "detail": "line 1"}},
+        {"status": "correct"},
+        None,
+        {"status": "correct"},
+    ]
+    details: dict[str, JSON] = {"problem": "no call", "conversation": turns, "turns": scores}
+    record = make_record("1", status="wrong", output="four", target="four", details=details)
+    expected = [
+        "user, turn 1 of 4: First?",
+        "reply, turn 1 of 4, wrong: one",
+        "output: four",
+        "expected: four",
+        "problem: no call",
+        "problem of turn 1: assertion: line 1",
+    ]
+    for shown in (sample_lines(record, whole=False, prompt=False), bounded_lines(record)):
+        lines = [line.strip() for line in shown]
+        assert [
+            line for line in lines if line.startswith(("user", "reply", "output", "expected", "problem"))
+        ] == expected

@@ -194,7 +194,7 @@ def sample_fields(record: Record, *, prompt: bool, whole: bool, options: bool = 
         yield "choices", ("\n" if whole else " | ").join(lines)
     replies = [*_conversations(record), *_replies(record)] if whole else []
     found = record.details.get("documents")  # a search finds these, and writes nothing
-    yield from replies
+    yield from replies if whole else _conversations(record, whole=False)
     yield from _steps(record, whole=whole)
     if record.reasoning and not replies:
         yield "reasoning", record.reasoning
@@ -253,10 +253,11 @@ def _replies(record: Record) -> Iterator[tuple[str, str]]:
         yield f"output {number} of {len(outputs)} ({status})", shortened(text, limit=_MAX_REPLY)
 
 
-def _conversations(record: Record) -> Iterator[tuple[str, str]]:
+def _conversations(record: Record, *, whole: bool = True) -> Iterator[tuple[str, str]]:
     """Yield what the user and the model said in each turn, with what a turn that was scored was judged to be.
 
-    A sample that was asked several times has a conversation for each time.
+    A sample that was asked several times has a conversation for each time. Unless ``whole``, only turns before the last
+    whose replies are wrong: the sample is wrong because of them, whatever its last reply is.
     """
     talks, epochs = record.details.get("conversation"), record.details.get("epochs")
     if not isinstance(talks, list) or not talks:
@@ -274,14 +275,17 @@ def _conversations(record: Record) -> Iterator[tuple[str, str]]:
         turns = [turn for turn in talk if isinstance(turn, dict)] if isinstance(talk, list) else []
         for place, turn in enumerate(turns):
             where = f"turn {place + 1} of {len(turns)}{of_output}"
+            score = scores[place] if isinstance(scores, list) and place < len(scores) else None
+            is_wrong = isinstance(score, dict) and score.get("status") == "wrong"
+            if not whole and (place + 1 == len(turns) or not is_wrong):
+                continue
             if "user" in turn:
                 yield f"user, {where}", _said(turn["user"], limit)
-            if turn.get("reasoning"):
+            if whole and turn.get("reasoning"):
                 yield f"reasoning, {where}", _said(turn["reasoning"], limit)
-            score = scores[place] if isinstance(scores, list) and place < len(scores) else None
             own = f", {score.get('status')}" if isinstance(score, dict) else "" if place + 1 < len(turns) else status
             yield f"reply, {where}{own}", _said(turn.get("reply"), limit)
-    if several and len(talks) > _MAX_REPLIES:
+    if whole and several and len(talks) > _MAX_REPLIES:
         yield "output", f"{len(talks) - _MAX_REPLIES} more are in the report"
 
 
