@@ -1,21 +1,19 @@
-"""A suite with its scorer: from a sample to requests, and from their responses to a score."""
+"""A suite with its scorer: from the responses to a sample's requests to a score, and what a suite says of itself."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.fingerprints import asked_with, fingerprint_parts, length_of, sample_fingerprint
 from pytest_llmeval.evaluation.pipeline import suite_scorer
+from pytest_llmeval.evaluation.questions import QuestionMaker, located
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.scorers.judging.judged_scorer import PROMPT_VERSION, JudgedSettings
 from pytest_llmeval.scorers.judging.raters import human_value, panel, panel_metrics, people_metrics, with_people
@@ -33,16 +31,10 @@ from pytest_llmeval.scoring.metrics.sample_values import made_of
 from pytest_llmeval.scoring.metrics.summary import with_numbers
 from pytest_llmeval.suites.loading.loader import Suite
 from pytest_llmeval.suites.loading.suite import ScoreFiles
-from pytest_llmeval.suites.prompts import render_prompt
-from pytest_llmeval.suites.turns import as_conversations, render_turns, shown_conversation, turn_samples
-from pytest_llmeval.templates.templates import TemplateError
-from pytest_llmeval.text.escaping import unusable_character
-from pytest_llmeval.text.messages import shown_turn
-from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
+from pytest_llmeval.suites.turns import shown_conversation
 from pytest_llmeval.text.tool_calls import calls_as_json
-from pytest_llmeval.text.tool_schemas import tools_as_text
 from pytest_llmeval.text.traces import MOST_CHARACTERS, bounded_steps
-from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
+from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import (
     JSON,
     AskedSample,
@@ -50,7 +42,6 @@ from pytest_llmeval.types import (
     GenerateRequest,
     GenerateResponse,
     LoglikelihoodRequest,
-    Prompt,
     Request,
     Response,
     Sample,
@@ -109,9 +100,8 @@ class Evaluation:
         self._memory = QuestionMemory(0) if memory is None else memory
         self._questions: dict[str, PreparedSample] = {}
         self._score = suite.spec.score.with_files_read(ScoreFiles(suite))
-        self._tools = self._suite_tools()
         turns = [turn.own_score for turn in suite.spec.prompt.turn_specs]
-        with self._located():
+        with located(suite):
             self.scorer = suite_scorer(
                 self._score,
                 suite.scorers,
@@ -120,24 +110,13 @@ class Evaluation:
                 not_measurable=suite.spec.not_measurable,
                 turns={place: own for place, own in enumerate(turns) if own is not None},
             )
-            self._extra_template = self._checked_extra_template()
+            self._maker = QuestionMaker(suite, self._score, self.scorer)
             if (problem := self.scorer.suite_problem(suite)) is not None:
                 raise SettingsError(*problem)
             self._check_people()
             self._check_not_measurable()
-        others = (settings.column_of_reply for settings, _ in self._score.each())
-        self._columns_of_replies = tuple(column for column in others if column is not None)
         self.lengths: dict[str, int] = {}
         """Characters of each sample's longest request, by id; known once the fingerprints are."""
-        self._shots: dict[str, tuple[Mapping[str, object], str]] = {}
-
-    @contextmanager
-    def _located(self) -> Iterator[None]:
-        """Turn a scorer's ``SettingsError`` into the ``SuiteError`` that says where its keys stand."""
-        try:
-            yield
-        except SettingsError as error:
-            raise self.suite.error(str(error), keys=error.keys) from None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -188,118 +167,11 @@ class Evaluation:
 
     def question(self, sample: Sample) -> PreparedSample:
         """Render the sample's prompt and make its requests, unless they were kept."""
-        return self._questions.get(sample.id) or self._made(sample)
+        return self._questions.get(sample.id) or self._maker.made(sample)
 
-    def _made(self, sample: Sample) -> PreparedSample:
-        presented = self._with_continuation(self.presented(sample))
-        prompt, users = self._render(sample, presented)
-        delimiter, generate = self._delimiter(prompt), self.suite.spec.generate
-        if users:  # the few tokens that a scorer needs by itself are too few for the other turns
-            generate = generate.model_copy(update={"max_tokens": generate.max_tokens})
-        try:
-            requests = self.scorer.requests(presented, prompt, delimiter=delimiter, generate=generate)
-        except SettingsError as error:
-            raise self.suite.error(str(error), keys=error.keys) from None
-        except ValueError as error:
-            raise self.suite.error(str(error), sample) from None
-        if users:
-            try:
-                requests = as_conversations(requests, users, self.scorer.name)
-            except ValueError as error:
-                raise self.suite.error(str(error), keys=("prompt", "turns")) from None
-        if delimiter and self.suite.leaves_out_delimiter:
-            requests = tuple(_without_delimiter(request, delimiter) for request in requests)
-        if tags := self.suite.spec.generate.tags:
-            requests = tuple(
-                replace(request, reasoning=tags) if isinstance(request, GenerateRequest) else request
-                for request in requests
-            )
-        if self.suite.spec.prompt.has_tools:
-            requests = self._with_tools(sample, requests)
-        if self.suite.spec.prompt.messages is not None and isinstance(prompt, tuple) and not sample.question:
-            presented = _with_question(presented, "\n\n".join(map(shown_turn, prompt)))
-        return replace(presented, prompt=prompt, requests=requests)
-
-    def _suite_tools(self) -> str:
-        """Return the tools of all samples, which the suite holds or names, as a request has them."""
-        given, keys = self.suite.spec.prompt.tools, ("prompt", "tools")
-        if isinstance(given, str):
-            try:
-                return tools_as_text(ScoreFiles(self.suite).value(given, keys))
-            except ValueError as error:
-                raise self.suite.error(f"{given}: {error}", keys=keys) from None
-        return tools_as_text(given)
-
-    def _with_tools(self, sample: Sample, requests: tuple[Request, ...]) -> tuple[Request, ...]:
-        """Return the requests with the sample's own tools, or those of the suite. Raise ``SuiteError`` for other
-        requests than for replies.
-        """
-        column, tools = self.suite.spec.prompt.tools_column, self._tools
-        if column is not None:
-            keys = ("prompt", "tools_column")
-            try:
-                tools = tools_as_text(column_value(sample.variables, column)) or tools
-            except NoColumnError:
-                row = sample.variables.get("row")
-                known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
-                raise self.suite.error(f"there is no column {quoted(column)}{known}", sample, keys) from None
-            except ValueError as error:
-                raise self.suite.error(str(error), sample, keys) from None
-        if not all(isinstance(request, GenerateRequest) for request in requests):
-            message = f"{self.scorer.name} compares log-likelihoods, and only replies have tools; remove them"
-            raise self.suite.error(message, keys=("prompt", "tools" if column is None else "tools_column"))
-        return tuple(replace(one, tools=tools) if isinstance(one, GenerateRequest) else one for one in requests)
-
-    def _render(self, sample: Sample, presented: PreparedSample) -> tuple[Prompt, tuple[str, ...]]:
-        """Return the prompt, and the user's texts of a conversation that is asked turn by turn; else none."""
-        users: tuple[str, ...] = ()
-        if self.suite.spec.prompt.turns is not None:
-            prompt, users = render_turns(self.suite, sample, self._variables(presented))
-        else:
-            prompt = render_prompt(
-                self.suite,
-                sample,
-                self._variables(presented),
-                [self._shot(shot) for shot in self.suite.shots_for(sample)],
-                self.scorer.default_template,
-            )
-        if presented.labels:
-            self._check_options_are_shown(presented, prompt, users)
-        return prompt, users
-
-    @property
-    def _keys_of_prompt(self) -> Keys:
-        prompt = self.suite.spec.prompt
-        return "prompt", "turns" if prompt.turns else "template" if prompt.messages is None else "messages"
-
-    def _delimiter(self, rendered: Prompt) -> str:
-        """Return what stands between prompt and option: by default nothing under a chat template, as in lm-eval, unless
-        the reply begins with a prefix that has no white space at its end.
-        """
-        prompt = self.suite.spec.prompt
-        if isinstance(rendered, str) or "delimiter" in prompt.model_fields_set:
-            return prompt.delimiter
-        last = rendered[-1]
-        return prompt.delimiter if last.role == "assistant" and not last.content[-1:].isspace() else ""
-
-    def _check_options_are_shown(self, presented: PreparedSample, prompt: Prompt, users: Sequence[str]) -> None:
-        """Refuse a prompt that does not show an option, or shows it under another letter: its letter means nothing."""
-        text = prompt if isinstance(prompt, str) else "\n".join([*(turn.content for turn in prompt), *users])
-        is_shuffled = list(presented.order) != sorted(presented.order)
-        for choice in presented.choices:
-            if choice not in text:
-                message = (
-                    f"does not show the option {choice!r}: write {{{{ lettered_choices }}}} where the options belong"
-                )
-                raise self.suite.error(message, presented.sample, self._keys_of_prompt)
-        for label, choice in zip(presented.labels, presented.choices, strict=True) if is_shuffled else ():
-            if f"{label}. {choice}" not in text and not re.search(rf"{label}\W{{1,9}}{re.escape(choice)}", text):
-                message = (
-                    f"does not show the option {choice!r} under its letter {label}, for options are shuffled: write "
-                    "{{ lettered_choices }} where they belong, with their texts as choices, or score: "
-                    "{letter: {shuffle: false}}"
-                )
-                raise self.suite.error(message, presented.sample, self._keys_of_prompt)
+    def presented(self, sample: Sample) -> PreparedSample:
+        """Return what the scorer presents of a sample, without its prompt."""
+        return self._maker.presented(sample)
 
     def score(self, question: PreparedSample, responses: Sequence[Response]) -> Score:
         """Judge the responses to the question's requests; where there are several replies, its details hold them, and
@@ -346,12 +218,12 @@ class Evaluation:
     def fingerprint_parts(self) -> dict[str, str]:
         """Return hashes of what the suite's fingerprint is made of, which say what differs between two of them."""
         asks = any(isinstance(one, JudgedSettings) and one.asks_judge for one, _ in self._score.each())
-        return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None, self._tools)
+        return fingerprint_parts(self.suite, self._described(), PROMPT_VERSION if asks else None, self._maker.tools)
 
     @property
     def asked_with(self) -> dict[str, JSON]:
         """Return the settings that decide how the suite's questions are asked; see ``fingerprints.asked_with``."""
-        return asked_with(self.suite, self._tools)
+        return asked_with(self.suite, self._maker.tools)
 
     @property
     def judged_by(self) -> tuple[str, ...]:
@@ -399,70 +271,13 @@ class Evaluation:
         """Return all that decides how a reply is judged."""
         kind = self.suite.spec.score.kind
         described: list[JSON] = [self.scorer.name, self.scorer.version, {"kind": kind, **self._settings()}]
-        with self._located():
+        with located(self.suite):
             versions = self.scorer.versions()
         return described if versions == described[:2] else [*described, versions]
 
-    def presented(self, sample: Sample) -> PreparedSample:
-        """Return what the scorer presents of a sample, and of the turns of a conversation. Raise ``SuiteError``."""
-        sample = self._others_apart(sample)
-        turns = turn_samples(self.suite, sample) if self.suite.spec.prompt.turns is not None else ()
-        if any(turns[:-1]) and (self._columns_of_replies or self._score.needs_baseline):
-            message = f"{self.scorer.name} compares the last reply with another; it cannot score an earlier turn"
-            raise self.suite.error(message, sample, ("prompt", "turns"))
-        try:
-            found = self.scorer.present((turns and turns[-1]) or sample)
-            return self.scorer.with_turns(found, turns) if any(turns[:-1]) else found
-        except SettingsError as error:
-            raise self.suite.error(str(error), sample, ("score", *error.keys)) from None
-        except ValueError as error:
-            if (problem := self.suite.unmapped(sample)) is not None:
-                raise self.suite.error(problem, keys=("dataset",)) from None
-            raise self.suite.error(str(error), sample) from None
-
-    def _others_apart(self, sample: Sample) -> Sample:
-        """Return the sample with the replies that the model's is compared with, all without their reasoning."""
-        tags, earlier = self.suite.spec.generate.tags, sample.earlier
-        if earlier is not None and earlier.text is not None and holds_tags(earlier.text, tags):
-            sample = replace(sample, earlier=replace(earlier, text=split_reasoning(earlier.text, tags).text))
-        for column in self._columns_of_replies:
-            text = sample.variables.get(column)
-            if isinstance(text, str) and holds_tags(text, tags):
-                apart = {column: split_reasoning(text, tags).text}
-                sample = replace(sample, variables={**sample.variables, **apart})
-        return sample
-
-    def _variables(self, presented: PreparedSample) -> Mapping[str, object]:
-        with self._located():
-            added = self.scorer.variables(presented)
-        return {**presented.sample.variables, **added} if added else presented.sample.variables
-
-    def _shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
-        if shot.id not in self._shots:
-            self._shots[shot.id] = self._presented_shot(shot)
-        return self._shots[shot.id]
-
-    def _presented_shot(self, shot: Sample) -> tuple[Mapping[str, object], str]:
-        fewshot = self.suite.spec.prompt.fewshot
-        try:
-            presented = self.scorer.present(shot)
-        except ValueError as error:
-            if fewshot is None or fewshot.answer is None:
-                raise self.suite.error(f"few-shot example: {error}", shot) from None
-            # The suite says itself what the example answers, so it need not be a question that could be scored.
-            return shot.variables, ""
-        presented = self._with_continuation(presented)
-        try:
-            answer = self.scorer.answer_text(presented)
-        except ValueError as error:
-            if fewshot is None or fewshot.answer is None:
-                raise self.suite.error(f"few-shot example: {error}", shot) from None
-            answer = ""
-        return self._variables(presented), answer
-
     def warnings(self) -> list[str]:
         """Return a line for what the suite's data lack, and for each scorer whose numbers on them are worth little."""
-        with self._located():
+        with located(self.suite):
             found = self.scorer.warnings(self.suite.samples)
         shown = [*self.suite.warnings]
         shown += [str(self.suite.error(text, keys=("score", *keys))) for text, keys in found]
@@ -471,7 +286,7 @@ class Evaluation:
             shown.append(str(self.suite.error(f"{message}dataset.fields.response", keys=("human",))))
         if self._asks_the_same_of_all():
             message = f"all {len(self.suite.samples)} prompts are equal: the template uses no column"
-            shown.append(str(self.suite.error(message, keys=self._keys_of_prompt)))
+            shown.append(str(self.suite.error(message, keys=self._maker.keys_of_prompt)))
         return shown
 
     def _asks_the_same_of_all(self) -> bool:
@@ -488,48 +303,12 @@ class Evaluation:
         first = self.question(suite.samples[0]).requests
         return bool(first) and all(self.question(sample).requests == first for sample in suite.samples)
 
-    def _checked_extra_template(self) -> tuple[str, Keys] | None:
-        template = self.scorer.extra_template
-        if template is not None:
-            try:
-                self.suite.templates.check(template[0])
-            except TemplateError as error:
-                raise SettingsError(str(error), template[1]) from None
-        return template
-
-    def _with_continuation(self, presented: PreparedSample) -> PreparedSample:
-        if self._extra_template is None:
-            return presented
-        source, keys = self._extra_template
-        try:
-            text = self.suite.templates.text(source, self._variables(presented))
-        except TemplateError as error:
-            raise self.suite.error(str(error), presented.sample, keys) from None
-        if (problem := unusable_character(text)) is not None:
-            raise self.suite.error(f"the rendered text: {problem}", presented.sample, keys)
-        return replace(presented, continuation=text)
-
 
 def deciding_reply(score: Score, responses: Sequence[Response]) -> GenerateResponse | None:
     """Return the reply that the score's answer comes from; None where nothing was generated."""
     replies = [response for response in responses if isinstance(response, GenerateResponse)]
     epoch = deciding_epoch(score)
     return replies[epoch if epoch < len(replies) else 0] if replies else None
-
-
-def _with_question(presented: PreparedSample, question: str) -> PreparedSample:
-    """Return the sample with a question for judges and readers, which its data do not have."""
-    sample = replace(presented.sample, question=question)
-    return replace(presented, sample=sample, parts=tuple(_with_question(one, question) for one in presented.parts))
-
-
-def _without_delimiter(request: Request, delimiter: str) -> Request:
-    """Return the request without the delimiter if the option (or target) behind it begins with white space."""
-    if isinstance(request, LoglikelihoodRequest):
-        option = request.continuation.removeprefix(delimiter)
-        if option != request.continuation and option[:1].isspace():
-            return replace(request, continuation=option)
-    return request
 
 
 MOST_DOCUMENTS = 1000

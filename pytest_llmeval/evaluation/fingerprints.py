@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_args
 
-from pytest_llmeval.evaluation.pipeline import FILTERED
+from pytest_llmeval.evaluation.part import FILTERED
 from pytest_llmeval.scoring.base import PreparedSample
 from pytest_llmeval.scoring.filters import TEXT_FILTERS
 from pytest_llmeval.scoring.metrics.judged import JUDGE_PROMPT

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.evaluation.pipeline import Part, Pipeline
+from pytest_llmeval.evaluation.part import Part
+from pytest_llmeval.evaluation.pipeline import Pipeline
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import PreparedSample, Scorer, SettingsError, reply_request
 from pytest_llmeval.scoring.custom import CustomSettings, make_custom_scorer

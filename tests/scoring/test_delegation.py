@@ -10,7 +10,8 @@ import pytest
 
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation
-from pytest_llmeval.evaluation.pipeline import Part, Pipeline, make_scorer
+from pytest_llmeval.evaluation.part import Part
+from pytest_llmeval.evaluation.pipeline import Pipeline, make_scorer
 from pytest_llmeval.models.base import JudgeSteps
 from pytest_llmeval.models.generate_spec import GenerateSpec
 from pytest_llmeval.scoring.base import PreparedSample, Scorer, SuiteView, reply_request

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval.errors import SuiteError
-from pytest_llmeval.evaluation import pipeline
+from pytest_llmeval.evaluation import part
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
 from pytest_llmeval.scorers import math as mathematics
 from pytest_llmeval.scorers.number import NumberScorer
@@ -39,8 +39,8 @@ def evaluation(folder: Path, text: str) -> Evaluation:
     [
         (SEVERAL, NumberScorer, "version"),
         ("score: number\nfilters: [strip]\n", NumberScorer, "version"),
-        ("score: number\nfilters: [strip]\n", pipeline, "FILTERS_VERSION"),
-        ("score: number\nepochs: 3\n", pipeline, "EPOCHS_VERSION"),
+        ("score: number\nfilters: [strip]\n", part, "FILTERS_VERSION"),
+        ("score: number\nepochs: 3\n", part, "EPOCHS_VERSION"),
     ],
     ids=["one of several", "inside filters", "filters", "epochs"],
 )
@@ -131,7 +131,7 @@ def test_prompts_are_rendered_once_as_far_as_memory_goes(tmp_path: Path, monkeyp
         rendered.append(sample.id)
         return render_prompt(suite, sample, *others)
 
-    monkeypatch.setattr("pytest_llmeval.evaluation.evaluation.render_prompt", counting)
+    monkeypatch.setattr("pytest_llmeval.evaluation.questions.render_prompt", counting)
     plain = Evaluation(suite)
     prompts = [str(plain.question(sample).prompt) for sample in suite.samples]
     rendered.clear()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import pytest_llmeval
-from pytest_llmeval.evaluation.pipeline import Part, Pipeline, suite_scorer
+from pytest_llmeval.evaluation.part import Part
+from pytest_llmeval.evaluation.pipeline import Pipeline, suite_scorer
 from pytest_llmeval.reporting.report.records import Payload, Record, without_texts
 from pytest_llmeval.reporting.storage.json_form import record_from_json
 from pytest_llmeval.scorers.exact import ExactSettings
