@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.evaluation.pipeline import Pipeline
 from pytest_llmeval.scorers import ScoreSettings
 from pytest_llmeval.scoring.base import PreparedSample, SettingsError
@@ -21,7 +20,7 @@ from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.messages import shown_turn
 from pytest_llmeval.text.reasoning import holds_tags, split_reasoning
 from pytest_llmeval.text.tool_schemas import tools_as_text
-from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import GenerateRequest, LoglikelihoodRequest, Prompt, Request, Sample
 
 __all__ = ["QuestionMaker", "located"]
@@ -178,11 +177,7 @@ class QuestionMaker:
         if column is not None:
             keys = ("prompt", "tools_column")
             try:
-                tools = tools_as_text(column_value(sample.variables, column)) or tools
-            except NoColumnError:
-                row = sample.variables.get("row")
-                known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
-                raise self._suite.error(f"there is no column {quoted(column)}{known}", sample, keys) from None
+                tools = tools_as_text(self._suite.column(sample, column, keys)) or tools
             except ValueError as error:
                 raise self._suite.error(str(error), sample, keys) from None
         if not all(isinstance(request, GenerateRequest) for request in requests):

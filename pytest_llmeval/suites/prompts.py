@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.prompt_spec import MessageSpec
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import RenderedExample, TemplateError
 from pytest_llmeval.text.escaping import unusable_character
 from pytest_llmeval.text.messages import check_turns, read_messages
-from pytest_llmeval.text.wording import Keys, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys
 from pytest_llmeval.types import Message, Prompt, Sample
 
 __all__ = ["render_prompt"]
@@ -91,7 +90,7 @@ class _Rendering:
             if spec.column is None:
                 given: object = [self._message(spec, variables, keys)]
             else:
-                given = self._column(spec.column, variables)
+                given = self.suite.column(self.sample, spec.column, _MESSAGES)
             try:
                 messages += read_messages(given)
             except ValueError as error:
@@ -111,14 +110,6 @@ class _Rendering:
                 raise self._error("the last message is the assistant's, and begins the reply", ("prompt", "prefix"))
             messages.append(Message(role="assistant", content=prefix))
         return tuple(messages)
-
-    def _column(self, column: str, variables: Mapping[str, object]) -> object:
-        try:
-            return column_value(variables, column)
-        except NoColumnError:
-            row = variables.get("row")
-            known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
-            raise self._error(f"there is no column {quoted(column)}{known}", _MESSAGES) from None
 
     def _message(self, spec: MessageSpec, variables: Mapping[str, object], keys: Keys) -> dict[str, Any]:
         """Return a message as data have it."""

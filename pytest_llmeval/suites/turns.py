@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import cast
 
-from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.suites.loading.suite import Suite
 from pytest_llmeval.templates.templates import TemplateError
 from pytest_llmeval.text.documents import written_value
 from pytest_llmeval.text.escaping import unusable_character
-from pytest_llmeval.text.wording import Keys, describe, expected_one_of, quoted
+from pytest_llmeval.text.wording import Keys, describe, quoted
 from pytest_llmeval.types import (
     JSON,
     ConversationRequest,
@@ -131,12 +130,7 @@ def _target(suite: Suite, sample: Sample, rule: object, keys: Keys) -> JSON:
 
 def _of_column(suite: Suite, sample: Sample, column: str) -> tuple[list[str], dict[int, JSON]]:
     """Return the user's texts that a column holds, and targets by their places."""
-    try:
-        found = column_value(sample.variables, column)
-    except NoColumnError:
-        row = sample.variables.get("row")
-        known = expected_one_of(column, map(str, row)) if isinstance(row, Mapping) else ""
-        raise suite.error(f"there is no column {quoted(column)}{known}", sample, _KEYS) from None
+    found = suite.column(sample, column, _KEYS)
     if isinstance(found, str):  # a CSV has no lists
         try:
             found = written_value(found) or found

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pytest_llmeval.data.files import Source, read_text
+from pytest_llmeval.data.rows import NoColumnError, column_value
 from pytest_llmeval.data.yaml_reader import Document, read_yaml
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.suites.format.overrides import Override
@@ -19,7 +20,7 @@ from pytest_llmeval.suites.format.variants import Variant
 from pytest_llmeval.suites.loading.fewshot import FewshotError, Shots
 from pytest_llmeval.suites.presets import Preset
 from pytest_llmeval.templates.templates import Templates
-from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, quoted
+from pytest_llmeval.text.wording import MAX_LISTED, Keys, dotted, expected_one_of, quoted
 from pytest_llmeval.types import JSON, Sample
 
 __all__ = ["NO_SCORERS", "Origin", "ScoreFiles", "Suite"]
@@ -136,6 +137,15 @@ class Suite:
             return SuiteError(f"sample {quoted(sample.id)}: {message}", path=shown, line=sample.line)
         where = f"sample {quoted(sample.id)} ({self.place(sample)}): " if sample is not None else ""
         return self.origin.error(f"{dotted(tuple(keys))}: {where}{message}", tuple(keys))
+
+    def column(self, sample: Sample, name: str, keys: Keys) -> Any:
+        """Return a sample's value of a column that ``keys`` name. Raise ``SuiteError`` if there is none."""
+        try:
+            return column_value(sample.variables, name)
+        except NoColumnError:
+            row = sample.variables.get("row")
+            known = expected_one_of(name, map(str, row)) if isinstance(row, Mapping) else ""
+            raise self.error(f"there is no column {quoted(name)}{known}", sample, keys) from None
 
     def unmapped(self, sample: Sample) -> str | None:
         """Return a line on what the suite leaves unsaid of its data set: where the options are, or what is right. None
