@@ -34,6 +34,7 @@ from pytest_llmeval.plugin.stash import (
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scoring.base import PreparedSample
+from pytest_llmeval.scoring.turns import first_wrong_turn
 from pytest_llmeval.text.escaping import first_line, printable, without_commands
 from pytest_llmeval.text.messages import message_as_json
 from pytest_llmeval.text.names import escape_id
@@ -388,16 +389,19 @@ class SampleItem(pytest.Function):
 
 
 def _explain_wrong(question: PreparedSample, score: Score, responses: Sequence[Response]) -> str:
-    target = question.target
+    target, answer, has_none, where, replies = question.target, score.answer, score.no_answer, "", [*responses]
+    if (turn := first_wrong_turn(score.details)) is not None:
+        target, answer, has_none = turn.target, turn.answer, turn.no_answer
+        where, replies = f"turn {turn.number} of {turn.count}: ", each_reply(responses)[turn.number - 1 : turn.number]
     expected = _quoted(target) if isinstance(target, str) else " or ".join(map(_quoted, target))
-    found = "no answer" if score.no_answer else "another text" if score.answer is None else _quoted(score.answer)
-    lines = [f"expected {expected}, found {found}" if target != () else f"found {found}"]
+    found = "no answer" if has_none else "another text" if answer is None else _quoted(answer)
+    lines = [f"{where}expected {expected}, found {found}" if target != () else f"{where}found {found}"]
     problem, detail = score.details.get("problem"), score.details.get("detail")
     if isinstance(problem, str):
         lines.append(f"{problem}: {detail}" if isinstance(detail, str) else problem)
     if asked := question.sample.question:
         lines.append(f"question: {first_line(asked)}")
-    lines += [f"reply: {_quoted(reply.text)}" for reply in responses if isinstance(reply, GenerateResponse)]
+    lines += [f"reply: {_quoted(reply.text)}" for reply in replies if isinstance(reply, GenerateResponse)]
     return "\n".join(lines)
 
 

@@ -17,6 +17,7 @@ from pytest_llmeval.reporting.report.report import Group
 from pytest_llmeval.reporting.tables.samples import as_text
 from pytest_llmeval.reporting.terminal import Terminal
 from pytest_llmeval.reporting.writers.text_report import bounded_lines, sample_lines
+from pytest_llmeval.scoring.turns import first_wrong_turn
 from pytest_llmeval.text.escaping import printable, shortened, without_commands
 
 __all__ = [
@@ -184,12 +185,15 @@ def _described(record: Record, *, with_id: bool = False) -> str:
     if record.status == "unscored":
         text = record.reason or "could not be scored"
     else:
-        expected = "" if record.target in (None, []) else f"expected {_quoted(as_text(record.target))}, "
-        found = (
-            _quoted(record.answer) if record.answer is not None else "no answer" if record.no_answer else "another text"
-        )
-        of = f" in {_quoted(record.output)}" if record.no_answer and record.output is not None else ""
-        text = f"{expected}found {found}{of}"
+        target, answer, has_none, where = record.target, record.answer, record.no_answer, ""
+        if (turn := first_wrong_turn(record.details)) is not None:
+            target = turn.target if isinstance(turn.target, str) else [*turn.target]
+            answer, has_none = turn.answer, turn.no_answer
+            where = f"turn {turn.number} of {turn.count}: "
+        expected = "" if target in (None, []) else f"expected {_quoted(as_text(target))}, "
+        found = _quoted(answer) if answer is not None else "no answer" if has_none else "another text"
+        of = f" in {_quoted(record.output)}" if has_none and not where and record.output is not None else ""
+        text = f"{where}{expected}found {found}{of}"
     return without_commands(f"{printable(record.id)}: {text}" if with_id else text)
 
 

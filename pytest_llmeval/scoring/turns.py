@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from pytest_llmeval.models.base import Failed
 from pytest_llmeval.scoring.base import PreparedSample, side_by_side
@@ -15,7 +16,7 @@ from pytest_llmeval.scoring.metrics.skill import skill
 from pytest_llmeval.scoring.score_checks import shown_score
 from pytest_llmeval.types import JSON, Ask, ConversationRequest, GenerateResponse, Response, Score, Status, each_reply
 
-__all__ = ["judging_turns", "score_of_turns"]
+__all__ = ["WrongTurn", "first_wrong_turn", "judging_turns", "score_of_turns"]
 
 _Judged: TypeAlias = Generator[Ask, Sequence[Response | Failed], tuple[Score, str | None]]
 
@@ -50,7 +51,8 @@ def judging_turns(
         return judged[0]
     scores = dict(zip(scored, (score for score, _ in judged), strict=True))
     own = [place for place in scored if place not in others]
-    return score_of_turns([scores.get(place) for place in range(count)], own), judged[-1][1]
+    targets = {place: turn.target for place, turn in scored.items() if turn.target}
+    return score_of_turns([scores.get(place) for place in range(count)], own, targets), judged[-1][1]
 
 
 def _after(turn: PreparedSample, users: Sequence[str], replies: Sequence[str]) -> PreparedSample:
@@ -62,12 +64,17 @@ def _after(turn: PreparedSample, users: Sequence[str], replies: Sequence[str]) -
     return replace(turn, conversation="\n\n".join(text for said in texts for text in said if text is not None))
 
 
-def score_of_turns(scores: Sequence[Score | None], own: Collection[int]) -> Score:
+def score_of_turns(
+    scores: Sequence[Score | None],
+    own: Collection[int],
+    targets: Mapping[int, str | tuple[str, ...]] = MappingProxyType({}),
+) -> Score:
     """Return the sample's score: None stands for a turn that is not scored, and the last one is.
 
     The sample is wrong if a turn is, else a number if one is, else right, and unscored if a turn is. Its numbers are
     the means over the turns in ``own``, which the suite's scorer judges; the accuracy of a right or wrong sample is 1
-    or 0. The chance of guessing all turns is the product of their chances. The answer is the last turn's.
+    or 0. The chance of guessing all turns is the product of their chances. The answer is the last turn's. ``targets``
+    are what the report says was expected of turns.
     """
     judged = {place: score for place, score in enumerate(scores) if score is not None}
     for place, score in judged.items():
@@ -87,8 +94,8 @@ def score_of_turns(scores: Sequence[Score | None], own: Collection[int]) -> Scor
     elif values.pop("skill", None) is not None:
         reasons["skill"] = "the reply to one of its turns cannot be guessed"
     shown: list[JSON] = [
-        None if score is None else shown_score(score, with_values=True, with_details=score is not last)
-        for score in scores
+        None if score is None else _shown(score, targets.get(place), with_details=score is not last)
+        for place, score in enumerate(scores)
     ]
     return replace(
         last,
@@ -98,3 +105,30 @@ def score_of_turns(scores: Sequence[Score | None], own: Collection[int]) -> Scor
         details={**last.details, "turns": shown},
         not_measurable=reasons,
     )
+
+
+def _shown(score: Score, target: str | tuple[str, ...] | None, *, with_details: bool) -> dict[str, JSON]:
+    shown = shown_score(score, with_values=True, with_details=with_details)
+    return shown if target is None else {**shown, "target": target if isinstance(target, str) else list(target)}
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTurn:
+    """A wrong turn of a conversation: which of how many, what was expected, and what was found."""
+
+    number: int
+    count: int
+    target: str | tuple[str, ...]
+    answer: str | None
+    no_answer: bool
+
+
+def first_wrong_turn(details: Mapping[str, JSON]) -> WrongTurn | None:
+    """Return the first wrong turn of a sample that was judged in several, of its score's or its record's details."""
+    turns: Any = details.get("turns")
+    for number, turn in enumerate(turns if isinstance(turns, list) else (), 1):
+        if isinstance(turn, dict) and turn.get("status") == "wrong":
+            target = turn.get("target", ())
+            shown = target if isinstance(target, str) else tuple(target)
+            return WrongTurn(number, len(turns), shown, turn.get("answer"), bool(turn.get("no_answer")))
+    return None

@@ -223,6 +223,7 @@ def test_each_scored_turn_has_to_be_right(
     assert shown == [
         "  user, turn 1 of 4: Is it B?",
         "  reply, turn 1 of 4, wrong: 1I0",
+        "  expected, turn 1 of 4: 1B0",
         "  user, turn 2 of 4: Why?",
         "  reply, turn 2 of 4: 2W0",
         "  user, turn 3 of 4: Again.",
@@ -230,6 +231,11 @@ def test_each_scored_turn_has_to_be_right(
         "  user, turn 4 of 4: Once more.",
         "  reply, turn 4 of 4, correct: 4O0",
     ]
+    model = "--llm-model=python:models:replied"
+    strict = project.runpytest_inprocess("s.yaml", model, "--llm-strict")
+    strict.stdout.fnmatch_lines(["wrong: turn 1 of 4: expected '1B0', found '1I0'", "*Is it B?", "reply: '1I0'"])
+    project.runpytest_inprocess("s.yaml", model, "--junitxml=j.xml", "-o", "junit_family=xunit1")
+    assert "turn 1 of 4: expected '1B0', found '1I0'" in (project.path / "j.xml").read_text().replace("&apos;", "'")
     settings = report(project)["suites"][0]["settings"]["turns"]
     assert settings == {"1": True, "3": {"kind": "contains", "match": "any", "normalize": []}}
     first = report(project)["suites"][0]["fingerprint"]

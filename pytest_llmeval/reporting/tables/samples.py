@@ -285,6 +285,8 @@ def _conversations(record: Record, *, whole: bool = True) -> Iterator[tuple[str,
                 yield f"reasoning, {where}", _said(turn["reasoning"], limit)
             own = f", {score.get('status')}" if isinstance(score, dict) else "" if place + 1 < len(turns) else status
             yield f"reply, {where}{own}", _said(turn.get("reply"), limit)
+            if isinstance(score, dict) and is_wrong and score.get("target") and place + 1 < len(turns):
+                yield f"expected, {where}", as_text(score["target"])
     if whole and several and len(talks) > _MAX_REPLIES:
         yield "output", f"{len(talks) - _MAX_REPLIES} more are in the report"
 
