@@ -226,7 +226,7 @@ def _described(preset: Preset) -> str:
     import yaml
 
     def paragraph(label: str, text: str) -> str:
-        return textwrap.fill(f"{label}: {text}", 100, subsequent_indent="  ") + "\n"
+        return textwrap.fill(f"{label}: {text}", 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
     head = paragraph("preset", preset.name) + paragraph("description", preset.description)
     head += paragraph("source", preset.source) + paragraph("formula", preset.formula)

@@ -131,7 +131,7 @@ def _check_update(config: pytest.Config, settings: Settings, path: Path | None) 
             f"{flag} is for whole suites, and --llm-shard {settings.shard} runs a part of them: leave {flag} out; "
             "llmeval merge makes one report of those of the shards, which can be a baseline as it is"
         )
-    ids = [argument for argument in config.args if "::" in argument]
+    ids = _ids(config)
     selecting = {"--lf": "lf", "--sw": "stepwise"}
     given = [
         *(name for name, dest in selecting.items() if getattr(config.option, dest, None)),
@@ -210,7 +210,7 @@ def _unmatched_margins(config: pytest.Config, collected: Collected) -> list[str]
     None where suites may not have been collected: then it is decided at the end.
     """
     settings = config.stash[settings_key]
-    is_part = settings.shard is not None or any("::" in argument for argument in config.args)
+    is_part = settings.shard is not None or bool(_ids(config))
     by = {**_BY_OUTCOME, **_BY_PLACE}
     if not was_given(config, "max_drop") or is_part or any(getattr(config.option, name, None) for name in by):
         return []
@@ -295,13 +295,18 @@ def selected_of(config: pytest.Config, suites: Sequence[SuiteReport]) -> Selecte
     for name, flag in {**_BY_PLACE, **(_BY_TEST if is_short else {})}.items():
         if given := getattr(option, name, None):
             by.append(f"{flag} {_listed([given] if isinstance(given, str) else given)}")
-    if ids := [argument for argument in config.args if "::" in argument]:
+    if ids := _ids(config):
         by.append(_listed(ids))
     own = {"--llm-limit": settings.limit, "--llm-shard": settings.shard} if is_short else {}
     by += [f"{flag} {value}" for flag, value in own.items() if value is not None]
     if is_short and not by:
         by.append("a hook or another plugin")
     return Selected(by=tuple(map(redact, by)), is_by_outcome=is_by_outcome)
+
+
+def _ids(config: pytest.Config) -> list[str]:
+    """Return the node ids that were given, also those of suites by their names, which are no arguments any more."""
+    return [text for text in (*config.args, *config.stash[settings_key].suite) if "::" in text]
 
 
 def _listed(given: Sequence[object]) -> str:

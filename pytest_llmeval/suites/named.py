@@ -87,8 +87,11 @@ def suites_named(name: str) -> tuple[NamedSuite, ...]:
     except PresetError as error:
         found = [preset for preset in all_presets() if preset.family == name]
         if not found:
-            near = nearest(name.casefold(), groups)
-            why = str(error) if near is None else f"there is no preset {quoted(name)}; did you mean {quoted(near)}?"
+            ours = {**groups, **members}
+            near = nearest(name.casefold().replace("_", "-"), [*ours, *(preset.name for preset in all_presets())])
+            why = str(error)
+            if near is not None and near in ours:
+                why = f"there is no preset {quoted(name)}; did you mean {quoted(near)}?"
             raise LookupError(why.removeprefix("preset: ")) from None
     for preset in found:
         if not preset.has(("dataset", "hub")) and not preset.files:

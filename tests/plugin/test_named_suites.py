@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,8 +62,13 @@ def project(llm_pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.fixture
 def hub_loaded() -> None:
     """Import ``datasets`` in the test's own process: sessions in it forget their imports, and arrow types of this one
-    cannot be registered twice.
+    cannot be registered twice, also if a session of an earlier test has registered them.
     """
+    arrow = pytest.importorskip("pyarrow")
+    if "datasets" not in sys.modules:
+        for dimensions in range(2, 6):
+            with contextlib.suppress(KeyError):  # not registered yet
+                arrow.unregister_extension_type(f"datasets.features.features.Array{dimensions}DExtensionType")
     pytest.importorskip("datasets")
 
 
@@ -130,7 +137,9 @@ def test_several_names_beside_files_and_functions(project: pytest.Pytester, work
 def test_node_ids_on_the_command_line(project: pytest.Pytester, workers: list[str]) -> None:
     result = run(project, *workers, "gsm8k::2", "gsm8k::3", "csqa::c0")
     assert set(outcomes(project)) == {"gsm8k::2", "gsm8k::3", "csqa::c0"}
-    result.stdout.fnmatch_lines(["*these numbers cover only what was selected*"])
+    result.stdout.fnmatch_lines(
+        ["a selection (gsm8k::2, gsm8k::3, csqa::c0): these numbers cover only what was selected"]
+    )
     assert run(project, *workers, "gsm8k").ret == 0
     assert outcomes(project) == GSM8K_OUTCOMES
     run(project, *workers, "--llm-suite=gsm8k::4")
@@ -239,6 +248,8 @@ def test_a_group_changes_its_presets(project: pytest.Pytester) -> None:
     ("given", "message"),
     [
         ("gsm9k", "--llm-suite gsm9k: there is no preset 'gsm9k'; did you mean 'gsm8k'?*"),
+        ("gsmk", "--llm-suite gsmk: there is no preset 'gsmk'; did you mean 'gsm8k'?*"),  # not the group mgsm
+        ("hendrycks_math_algebr", "*did you mean 'hendrycks-math-algebra'?*"),
         ("leaderboard", "--llm-suite leaderboard: there is no preset 'leaderboard'; did you mean 'leaderboard-v1'?*"),
         ("perplexity", "--llm-suite perplexity: the preset 'perplexity' has no data of its own: write a suite with*"),
         ("gsm8k,", "--llm-suite: expected the name of a preset, a group of presets, or lm_eval:NAME, found 'gsm8k,'"),

@@ -261,7 +261,8 @@ def _probed(sandbox: CodeSandbox) -> CodeSandbox:
     done: subprocess.CompletedProcess[str] | None = None
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROBE_S)
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        said = [line for line in done.stderr.strip().splitlines() if line.strip() and "--help" not in line]
+        why = (said or [f"exit code {done.returncode}"])[-1].strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
     if done is None or done.stdout != "it runs\n":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 
 import pytest
@@ -281,6 +282,15 @@ def test_bubblewrap_is_another_users_where_pytest_is_roots(
     assert (found.weakness or "").startswith(weakness or "")
     assert (found.weakness is None) == (weakness is None)
     assert ("setpriv" in found.command) == (user == 0 and weakness is None)
+
+
+def test_a_sandbox_that_does_not_start_says_why() -> None:
+    said = "docker: Cannot connect to the Docker daemon.\n\nRun 'docker run --help' for more information"
+    command = (sys.executable, "-c", f"import sys; sys.exit({said!r})")
+    with pytest.raises(
+        launch.SandboxError, match=r"^docker does not start: docker: Cannot connect to the Docker daemon\.$"
+    ):
+        launch._probed(CodeSandbox("docker", command, ("python3",), "image"))
 
 
 def test_values_of_the_option() -> None:
