@@ -117,12 +117,12 @@ class QuestionMaker:
         """Return the prompt, and the user's texts of a conversation that is asked turn by turn; else none."""
         users: tuple[str, ...] = ()
         if self._suite.spec.prompt.turns is not None:
-            prompt, users = render_turns(self._suite, sample, self.variables(presented))
+            prompt, users = render_turns(self._suite, sample, self._variables(presented))
         else:
             prompt = render_prompt(
                 self._suite,
                 sample,
-                self.variables(presented),
+                self._variables(presented),
                 [self._shot(shot) for shot in self._suite.shots_for(sample)],
                 self._scorer.default_template,
             )
@@ -185,7 +185,7 @@ class QuestionMaker:
             raise self._suite.error(message, keys=("prompt", "tools" if column is None else "tools_column"))
         return tuple(replace(one, tools=tools) if isinstance(one, GenerateRequest) else one for one in requests)
 
-    def variables(self, presented: PreparedSample) -> Mapping[str, object]:
+    def _variables(self, presented: PreparedSample) -> Mapping[str, object]:
         with located(self._suite):
             added = self._scorer.variables(presented)
         return {**presented.sample.variables, **added} if added else presented.sample.variables
@@ -211,7 +211,7 @@ class QuestionMaker:
             if fewshot is None or fewshot.answer is None:
                 raise self._suite.error(f"few-shot example: {error}", shot) from None
             answer = ""
-        return self.variables(presented), answer
+        return self._variables(presented), answer
 
     def _checked_extra_template(self) -> tuple[str, Keys] | None:
         template = self._scorer.extra_template
@@ -227,7 +227,7 @@ class QuestionMaker:
             return presented
         source, keys = self._extra_template
         try:
-            text = self._suite.templates.text(source, self.variables(presented))
+            text = self._suite.templates.text(source, self._variables(presented))
         except TemplateError as error:
             raise self._suite.error(str(error), presented.sample, keys) from None
         if (problem := unusable_character(text)) is not None:

@@ -29,7 +29,7 @@ _QUANTISATIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GGUFHeader:
-    """What a file says of its model; None for what it does not say."""
+    """The part of a file's header that describes its model; None for what it does not say."""
 
     quantisation: str | None
     context_length: int | None
