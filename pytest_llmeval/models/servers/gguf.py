@@ -1,7 +1,7 @@
-"""Reads what the header of a GGUF file says of its model: quantisation, context length, and chat template.
+"""Reads the header of a GGUF file: quantisation, context length, and whether there is a chat template.
 
 The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package ``gguf`` reads it too,
-but turns each token of the vocabulary into an array, which takes seconds, and brings four other packages.
+but makes an array of each token of the vocabulary, and brings four other packages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUANTISATIONS = (
     *("IQ4_NL", "IQ3_S", "IQ3_M", "IQ2_S", "IQ2_M", "IQ4_XS", "IQ1_M", "BF16", None, None, None, "TQ1_0", "TQ2_0"),
     *("MXFP4_MOE", "NVFP4", "Q1_0", "Q2_0"),
 )
-"""The names that llama.cpp gives to the values of ``general.file_type``, from 0 on."""
+"""The names that llama.cpp gives to types of files, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
