@@ -28,8 +28,8 @@ class F1Settings(ScorerSettings):
     )
 
     @property
-    def unsaid(self) -> tuple[str, ...]:
-        """Return the key of the rule, if it is the one that was the only one once."""
+    def unused(self) -> tuple[str, ...]:
+        """Return the key of the rule, if it is the one that was the only one once: older reports do not name it."""
         return ("rule",) if self.rule == "squad" else ()
 
     def make(self) -> F1Scorer:
