@@ -82,7 +82,7 @@ _CROSSING = frozenset(
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Make every warning an error, and say which tests are in the slow tier beside those that say it themselves: most
-    sessions with ``-n2``, and campaigns, of which a property with all its examples is one.
+    sessions with ``-n2``, and campaigns. A property with all its examples is one, and so is a slow test with ``-n2``.
 
     The warnings' mark comes first in the list, so that a test's own ``filterwarnings`` has the last word.
     """
@@ -97,7 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
         if item.get_closest_marker("campaign"):
             item.add_marker(pytest.mark.slow)
         call = getattr(item, "callspec", None)
-        if call is not None and call.params.get("workers") == _TWO_WORKERS:
+        workers = None if call is None else call.params.get("workers")
+        if workers in (_TWO_WORKERS, [*_TWO_WORKERS]) and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.campaign)  # the slow tier has the same in one process
+        elif workers == _TWO_WORKERS:
             is_first = item.path not in in_default and item.path.is_relative_to(_TESTS / "plugin")
             if not is_first and item.path.stem not in _CROSSING:
                 item.add_marker(pytest.mark.slow)

@@ -50,7 +50,7 @@ def bash(script: str, folder: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_jobs_of_an_array_make_one_report(project: Path) -> None:
     whole = bash("pytest --llm-model=./model suites/ --llm-report main.json", project)
     assert whole.returncode == 0, whole.stdout + whole.stderr

@@ -169,6 +169,7 @@ def test_control_characters_are_escapes(path: Path, open_report: Opener) -> None
     assert "\\u202egpj.exe" in text
 
 
+@pytest.mark.campaign
 def test_search_for_each(path: Path, report: Report, open_report: Opener) -> None:
     page = open_report(path)
     page.locator("#filter-model").select_option("0")
@@ -191,6 +192,7 @@ def test_search_in_all_texts_and_marks(path: Path, open_report: Opener) -> None:
         assert any(words.lower() in value.lower() for _, value in shown["fields"]) or words in shown["title"]
 
 
+@pytest.mark.campaign
 def test_links_with_hostile_ids_lead_back(names_path: Path, open_report: Opener) -> None:
     texts = [text for text in HOSTILE_STRINGS if len(text) < LONGEST_NAME]
     runs = [
@@ -211,6 +213,7 @@ def test_links_with_hostile_ids_lead_back(names_path: Path, open_report: Opener)
         other.evaluate(FOLLOW, [link, title])
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["suite", "category"])
 def test_filters_with_hostile_names(names_path: Path, open_report: Opener, name: str) -> None:
     page = open_report(names_path)

@@ -16,7 +16,7 @@ from tests.browser.reports_for_tests import LargeRecords, large_report, write_pa
 pw = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install -e '.[dev]'")
 expect = pw.expect
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.campaign
 
 NUM_SAMPLES = 100_000
 

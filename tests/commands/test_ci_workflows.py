@@ -241,7 +241,10 @@ class Checkout:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n2"]], ids=["one-process", "n2"])
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(["-p", "no:xdist"], id="one-process"), pytest.param(["-n2"], id="n2", marks=pytest.mark.campaign)],
+)
 def test_from_the_first_run_to_a_baseline_that_a_pull_request_renews(
     tmp_path: Path, github: dict[Any, Any], workers: list[str]
 ) -> None:

@@ -138,6 +138,7 @@ def test_metadata(wheel: Path) -> None:
             "dev",
             "docs",
             "embeddings",
+            "llama-cpp",
             "math",
             "metrics",
             "pandas",
@@ -145,6 +146,7 @@ def test_metadata(wheel: Path) -> None:
             "quantization",
             "ray",
             "report",
+            "vllm",
         )
     }
     assert metadata["Version"] == pyproject()["project"]["version"]
@@ -195,6 +197,7 @@ score: {bleu: {}}
 """
 
 
+@pytest.mark.campaign
 def test_the_lowest_declared_versions_do_the_main_job(
     wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

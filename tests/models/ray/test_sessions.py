@@ -210,6 +210,7 @@ def test_a_replica_that_is_killed_loses_and_repeats_nothing_that_was_finished(pr
     assert len(model["use"]["ended"]) == 1
 
 
+@pytest.mark.campaign
 def test_a_sample_that_kills_its_replicas_is_an_error_of_that_sample(project: Project) -> None:
     project.write([f"q{place}" if place != 20 else "ALWAYS" for place in range(40)])
     output = project.run("--llm-ray=local", "--llm-replicas=2", "--llm-batch-size=8", "echo.yaml", code=1)
@@ -232,6 +233,7 @@ def test_ctrl_c_ends_all_that_was_started(project: Project) -> None:
     assert 8 <= len(project.report["records"]) < 400
 
 
+@pytest.mark.campaign
 def test_a_session_that_was_killed_goes_on_where_it_was(project: Project) -> None:
     project.write([f"q{place}" for place in range(60)])
     options = ("--llm-ray=local", "--llm-replicas=2", "--llm-batch-size=4", "--llm-store=replies", "echo.yaml")
@@ -248,6 +250,7 @@ def test_a_session_that_was_killed_goes_on_where_it_was(project: Project) -> Non
     assert sum(second.values()) <= 60 - 16, "what four chunks were answered with was in the store"
 
 
+@pytest.mark.campaign
 def test_machines_come_and_go(project: Project) -> None:
     os.environ["RAY_AUTH_MODE"] = project.environment["RAY_AUTH_MODE"] = "disabled"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -300,6 +303,7 @@ def num_stored(project: Project) -> int:
     return sum(path.read_bytes().count(b"\n") for path in project.folder.joinpath("kept").rglob("replies-*.jsonl"))
 
 
+@pytest.mark.campaign
 def test_replies_of_a_slow_function_are_stored_as_they_come(project: Project) -> None:
     project.write([f"q{number}" for number in range(30)])
     options = ("--llm-ray", "local", "--llm-replicas", "1", "--llm-store=kept", "--llm-store-max-age=1d")
