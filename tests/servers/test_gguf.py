@@ -48,8 +48,8 @@ def test_header(tmp_path: Path, version: int) -> None:
 def test_refused(tmp_path: Path) -> None:
     big_endian = b"GGUF" + struct.pack(">IQQ", 3, 0, 0)
     for data, expected in {
-        b"": "it is no GGUF file: it begins with",
-        b"<html>": "it is no GGUF file: it begins with",
+        b"": "it is no GGUF file: it does not begin with",
+        b"<html>": "it is no GGUF file: it does not begin with",
         b"GGUF": "it is cut off within its header",
         gguf_bytes(version=1): "it has version 1 of the format GGUF, expected 2 or 3",
         big_endian: "it has version 50331648 of the format GGUF, expected 2 or 3",

@@ -85,7 +85,7 @@ def read_gguf(path: Path) -> GGUFHeader:
     with path.open("rb") as file:
         start = file.read(4)
         if start != b"GGUF":
-            raise ValueError(f"it is no GGUF file: it begins with {quoted(repr(start))}")
+            raise ValueError("it is no GGUF file: it does not begin with the word GGUF")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(_Reader(data), len(data))
 

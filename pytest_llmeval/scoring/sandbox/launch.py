@@ -34,7 +34,7 @@ _END_S = 10.0
 _FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _NOBODY = 65534
 _EXTRA_MB = 64
-"""What a container may take beside the memory of its program: for the interpreters around it."""
+"""The interpreters around a program need this much memory, which a container has beside the bound of the program."""
 _session = uuid.uuid4().hex[:12]
 _numbers = itertools.count(1)
 
