@@ -21,8 +21,8 @@ other for all else.
   size, and beside ``vllm`` (by lm-eval's progress bars) where that is installed. Memory is
   ``torch.cuda.max_memory_allocated`` with the weights (on the CPU it is not measured).
 - *lost device*: an out-of-memory error, then a CUDA error, raised in the middle of the work; last a session whose
-  device is lost, by a device-side assertion (on the CPU by its error). ``here`` counts the questions that are answered
-  as they were without the error; a note says what became of the others.
+  device is lost, by a device-side assertion (on the CPU by its error), and which ends then. ``here`` counts the
+  questions that are answered as they were without the error; a note says what became of the others.
 
 A part that fails is a line that says so, and the exit status is 1; a part for which no time is left is named, too.
 """
@@ -331,7 +331,7 @@ def errors(bench: Bench) -> None:
     """Raise an error in the middle of the work: what does not fit is done in parts, what is lost is no number."""
     import torch
 
-    from pytest_llmeval.models.huggingface.device import is_device_broken
+    from pytest_llmeval.models.hardware import is_device_lost
 
     model = bench.model
     for name in ("letters", "generation"):
@@ -348,7 +348,7 @@ def errors(bench: Bench) -> None:
             with failing_pass(model, torch.AcceleratorError("CUDA error: device-side assert triggered")):
                 ours(model, work)
         except torch.AcceleratorError as error:
-            is_known = is_device_broken(error)
+            is_known = is_device_lost(error)
         note = "raised, and known for a lost device" if is_known else "swallowed, or not known for a lost device"
         bench.add("lost device", f"{name}: CUDA error", 0, unit="answered", holds=is_known, note=note)
 
@@ -419,11 +419,13 @@ def lost_session(bench: Bench) -> None:
         run_pytest(work, bench.checkpoint, folder, variables, arguments=chunks, placement=placement)
     except CommandFailed as failure:
         status = str(failure).partition("exit status ")[2].partition("\n")[0]
-    records = json.loads((folder / "report.json").read_text(encoding="ascii"))["records"]
+    report = json.loads((folder / "report.json").read_text(encoding="ascii"))
+    records = report["records"]
     reasons = [record["reason"] for record in records if record["status"] == "unscored"]
     note = f"{len(reasons)} unscored: {reasons[0] if reasons else ''}; exit status {status}"
     num_answered = len(records) - len(reasons)
-    holds = len(records) == len(work.prompts) and 0 < num_answered < len(records) and status == "1"
+    is_whole = len(records) == len(work.prompts) and 0 < num_answered < len(records)
+    holds = is_whole and status == "1" and str(report["stopped"]).startswith("the model stopped: ")
     bench.add("lost device", "letters: a session", num_answered, unit="answered", holds=holds, note=note)
 
 

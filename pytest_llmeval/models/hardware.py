@@ -1,5 +1,5 @@
 """The cores and GPUs of this machine, found without torch: how many threads a model on the CPU gets, how they wait for
-each other, and which GPUs CUDA would show.
+each other, which GPUs CUDA would show, and the error of a device that is lost.
 
 Threads of OpenMP wait in a busy loop for some milliseconds. While another process needs the core, that takes time from
 the thread that they wait for: on two busy cores two threads take three times as long as one. So a
@@ -24,6 +24,7 @@ __all__ = [
     "choose_threads",
     "device_in_turn",
     "importing_torch",
+    "is_device_lost",
     "is_set_by_user",
     "num_visible_gpus",
     "waiting_briefly",
@@ -145,6 +146,31 @@ def num_visible_gpus(environment: Mapping[str, str], devices: Path = Path("/dev"
 def device_in_turn(device: str, slot: int, num_gpus: int) -> str:
     """Return the device of the worker in ``slot``, counted from 0: ``cuda`` without a number is each GPU in turn."""
     return f"cuda:{slot % num_gpus}" if device == "cuda" and num_gpus > 1 else device
+
+
+_LOST_DEVICE = (
+    "device-side assert",
+    "an illegal memory access",
+    "illegal instruction was encountered",
+    "misaligned address",
+    "invalid program counter",
+    "hardware stack error",
+    "operation not supported on global/shared address space",
+    "the launch timed out and was terminated",
+    "unspecified launch failure",
+    "uncorrectable ECC error",
+    "uncorrectable NVLink error",
+    "GPU has fallen off the bus",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "NCCL communicator was aborted",
+)
+"""Words of CUDA in errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """Return whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(words in text for words in _LOST_DEVICE)
 
 
 @contextmanager

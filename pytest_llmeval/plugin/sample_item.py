@@ -20,6 +20,7 @@ from pytest_llmeval.evaluation.fingerprints import question_fingerprint
 from pytest_llmeval.inference.accounting import JudgeUse, cost_of
 from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
+from pytest_llmeval.models.hardware import is_device_lost
 from pytest_llmeval.plugin.models import judges_of
 from pytest_llmeval.plugin.process_roles import session_of
 from pytest_llmeval.plugin.settings import settings_key
@@ -248,9 +249,10 @@ class SampleItem(pytest.Function):
             self.stash[record_key] = self.unscored(reason, model)
             raise Unscored(reason) from None
         except BaseException as error:
-            self.stash[record_key] = self.unscored(describe(error), model)
-            if isinstance(error, ModelStoppedError) and self.model is None:
-                self.session.shouldfail = f"{MODEL_STOPPED}{first_line(str(error))}"
+            reason = describe(error)
+            self.stash[record_key] = self.unscored(reason, model)
+            if self.model is None and (isinstance(error, ModelStoppedError) or is_device_lost(error)):
+                self.session.shouldfail = f"{MODEL_STOPPED}{reason}"
             raise
         if score.status == "unscored":
             raise Unscored(score.reason or "could not be scored")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval.models.hardware import device_in_turn, num_visible_gpus
+from pytest_llmeval.models.hardware import device_in_turn, is_device_lost, num_visible_gpus
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,17 @@ def test_devices_in_turn() -> None:
     assert device_in_turn("cuda", 5, 1) == "cuda"
     assert device_in_turn("cuda:1", 0, 4) == "cuda:1"
     assert device_in_turn("cpu", 3, 4) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("CUDA error: device-side assert triggered\nCompile with `TORCH_USE_CUDA_DSA`"), True),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), True),
+        (RuntimeError("CUDA error: out of memory"), False),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), False),
+        (ValueError("a question on the device-side assert of a kernel"), False),
+    ],
+)
+def test_a_lost_device_is_known_by_its_error(error: Exception, expected: bool) -> None:
+    assert is_device_lost(error) == expected

@@ -1,4 +1,4 @@
-"""The place where a model runs: its device, dtype, threads and memory, and the errors of a full or broken device.
+"""The place where a model runs: its device, dtype, threads and memory, and the error of a full device.
 
 Imports torch, and not transformers.
 """
@@ -22,7 +22,6 @@ __all__ = [
     "configure_threads",
     "device_of_worker",
     "empty_cache",
-    "is_device_broken",
     "is_out_of_memory",
     "kept_bytes",
     "release_memory",
@@ -236,19 +235,6 @@ _OUT_OF_MEMORY = (
     "CUDNN_STATUS_ALLOC_FAILED",
 )
 
-_BROKEN_DEVICE = (
-    "device-side assert",
-    "an illegal memory access",
-    "illegal instruction was encountered",
-    "misaligned address",
-    "uncorrectable ECC error",
-    "unspecified launch failure",
-    "GPU has fallen off the bus",
-    "CUBLAS_STATUS_EXECUTION_FAILED",
-    "NCCL communicator was aborted",
-)
-"""Words of CUDA in errors after which it fails every call of the process ("sticky" errors of its runtime API)."""
-
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether ``error`` says that a device, or the machine, has no memory left."""
@@ -256,9 +242,3 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
-
-
-def is_device_broken(error: BaseException) -> bool:
-    """Return whether the process can use its device no more: CUDA fails every call after an error of a kernel."""
-    text = str(error)
-    return isinstance(error, RuntimeError) and any(words in text for words in _BROKEN_DEVICE)

@@ -15,6 +15,7 @@ from pytest_llmeval.data.code_version import SOURCE, hash_of_sources
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import Backend, Failed, Model, NamedModel, ended_at_limit
 from pytest_llmeval.models.budget import Amount, Budget, BudgetError
+from pytest_llmeval.models.hardware import is_device_lost
 from pytest_llmeval.models.python import calls
 from pytest_llmeval.models.python.calls import CallBounds, CallOutcome, Calls, is_async
 from pytest_llmeval.models.python.importing import (
@@ -447,6 +448,8 @@ class CallableModel(Backend):
         return GenerateResponse(text=text, seconds=seconds, is_timed=True, **beside)
 
     def _failed(self, error: BaseException) -> CallError:
+        if is_device_lost(error):  # then no other call can go well
+            raise error
         lines = [f"{self.identity.name} raised {_described(error)}", *own_traceback(error, (__file__, calls.__file__))]
         return CallError(redact("\n".join(lines)))
 

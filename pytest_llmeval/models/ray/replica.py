@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
+from pytest_llmeval.models.hardware import is_device_lost
 from pytest_llmeval.models.reasoning import stops_behind_reasoning
 from pytest_llmeval.models.registry import load_model
 from pytest_llmeval.models.settings import ModelSettings
@@ -137,7 +138,7 @@ _METHODS = {
     EmbeddingRequest: "embed",
 }
 _DISTRIBUTIONS = ("pytest-llmeval-suites", "torch", "transformers", "tokenizers")
-_BROKEN_DEVICE_EXIT = 70
+_LOST_DEVICE_EXIT = 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +190,7 @@ class Replica:
     def answer(self, number: int, samples: Sequence[Sequence[Request]], engine: str | None) -> list[Answer] | None:
         """Return the answer to each sample of a chunk, or None if the chunk was withdrawn.
 
-        If the call for all samples fails, each is asked alone, to know which one is to blame. A broken device ends the
+        If the call for all samples fails, each is asked alone, to know which one is to blame. A lost device ends the
         process, since every later call would fail in it.
         """
         with self._lock:
@@ -226,9 +227,9 @@ class Replica:
 
     def _failure(self, error: Exception) -> ModelError:
         """Return the error that the session raises for an error of the model here."""
-        if _is_device_broken(error):
-            _LOG.error("the device is broken: %s", describe(error))
-            os._exit(_BROKEN_DEVICE_EXIT)
+        if is_device_lost(error):
+            _LOG.error("the device is lost: %s", describe(error))
+            os._exit(_LOST_DEVICE_EXIT)
         if isinstance(error, ModelError):
             return ModelStoppedError(str(error)) if isinstance(error, ModelStoppedError) else ModelError(str(error))
         _LOG.debug("a replica's model failed", exc_info=error)
@@ -265,14 +266,6 @@ def _sendable(response: object) -> Any:
     if not isinstance(response, RequestError):
         return response
     return LeftOutError(str(response)) if isinstance(response, LeftOutError) else RequestError(str(response))
-
-
-def _is_device_broken(error: Exception) -> bool:
-    if "torch" not in sys.modules:
-        return False
-    from pytest_llmeval.models.huggingface.device import is_device_broken
-
-    return is_device_broken(error)
 
 
 def _version(distribution: str) -> str | None:
