@@ -4,7 +4,8 @@
 between them: ``slow:SECONDS`` before it listens; ``dies`` at its start; ``dies-at-restart``; ``dies-once-after:N``
 questions; ``dies-after:N`` in each of its lives; ``hangs`` (listens, and never answers); ``taken`` (another server
 has its first port); ``another`` (it serves another model); ``ignores-sigterm``; ``grandchild`` (starts a process of
-its own session). ``FAKE_SERVER_LOG`` names a file to which each start adds a line.
+its own session); ``stubborn`` (starts one of its own group that ignores SIGTERM). ``FAKE_SERVER_LOG`` names a file to
+which each start adds a line.
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ def main() -> None:
     if "grandchild" in faults:
         sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
         _note(sleeper.pid, ["grandchild"])
+    if "stubborn" in faults:
+        code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(600)"
+        deaf = subprocess.Popen([sys.executable, "-uc", code], stdout=subprocess.PIPE)
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+        _note(deaf.pid, ["stubborn"])
     time.sleep(float(faults.get("slow", 0)))
     if "dies" in faults or ("dies-at-restart" in faults and number):
         print("INFO reading weights", flush=True)  # noqa: T201

@@ -10,15 +10,20 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from pytest_llmeval.errors import ModelStoppedError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
-from pytest_llmeval.models.servers.launching import Keeper, LaunchedModel, LaunchedServers, LaunchPlan
+from pytest_llmeval.models.servers import loop
+from pytest_llmeval.models.servers.keeper import log_file
+from pytest_llmeval.models.servers.launching import Keeper, LaunchedModel, LaunchedServers, LaunchPlan, _read_state
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
+from pytest_llmeval.types import GenerateRequest
 from tests.servers.fake_server import executable, lives, starts
 from tests.servers.gguf_files import gguf_bytes
 from tests.servers.test_server_sessions import choices_suite, report_of, scored_once, written_suite
@@ -105,11 +110,21 @@ def test_server_that_dies_at_its_start_is_one_error_with_its_last_lines(project:
     project.check_all_ended()
 
 
+def conversations(pytester: pytest.Pytester, number: int) -> str:
+    """Return a suite of conversations of three turns."""
+    samples = [{"id": f"c{n}", "question": f"What is {n} + 1?", "target": f"{n + 1}"} for n in range(number)]
+    prompt = {"chat": True, "turns": ["{{ question }}", "Are you sure of {{ question }}", "Say it again."]}
+    suite = {"suite": "turns", "samples": samples, "prompt": prompt, "score": "exact", "generate": {"max_tokens": 4}}
+    pytester.makefile(".yaml", turns=yaml.safe_dump(suite, sort_keys=False))
+    return "turns.yaml"
+
+
 @pytest.mark.parametrize("num_questions", [40, pytest.param(5, marks=pytest.mark.slow)])  # 5: in the self-test
 def test_server_that_crashes_is_started_again_once(project: Project, workers: list[str], num_questions: int) -> None:
     project.faults(f"dies-once-after:{num_questions}")
-    result = project.run(*workers, written_suite(project.pytester, 30))
-    scored_once(project.folder, 30)
+    result = project.run(*workers, conversations(project.pytester, 15), "--llm-store=store")
+    scored_once(project.folder, 15)
+    assert {len(record["details"]["conversation"]) for record in report_of(project.folder)["records"]} == {3}
     assert result.ret == 0
     assert project.num_starts == 2
     project.check_all_ended()
@@ -167,6 +182,20 @@ def test_model_is_loaded_without_a_session(project: Project) -> None:
     model.close()
     project.check_all_ended()
     assert "PYTEST_LLM_LAUNCH_KEY" not in os.environ
+
+
+@pytest.mark.slow
+def test_request_from_the_event_loop_waits_for_the_start_elsewhere(project: Project) -> None:
+    settings = ModelSettings(model_args=merge_model_args([parse_model_arg(f"launch.command={project.command}")]))
+    model = load_model(parse_model_spec(f"vllm:{project.folder}/ckpt"), settings)
+    assert isinstance(model, LaunchedModel)
+
+    async def submitted() -> list[Future[Any]]:
+        return model.submit([GenerateRequest("What is 1 + 1?", max_tokens=2)])
+
+    (future,) = loop.run(submitted()).result(timeout=5.0)
+    assert future.result(timeout=60.0).text
+    model.close()
 
 
 @pytest.mark.slow
@@ -297,6 +326,32 @@ def test_server_is_started_and_ended(
     assert not keeper.folder.exists()
 
 
+@pytest.mark.slow
+def test_clients_wait_while_what_a_dead_server_left_is_ended(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SERVER", "stubborn")
+    keeper = Keeper([plan_in(tmp_path)])
+    try:
+        servers = LaunchedServers(keeper.folder)
+        servers.wait("vllm:m", [0])
+        os.kill(int(starts(log)[0]["pid"]), signal.SIGKILL)
+        while (state := _read_state(keeper.folder, 0)["state"]) == "ready":
+            time.sleep(0.01)
+        assert state == "died"
+        servers.wait("vllm:m", [0])
+        assert servers.num_restarts([0]) == 1
+    finally:
+        keeper.close()
+    assert not [start for start in starts(log) if lives(int(start["pid"]))]
+
+
+def test_last_lines_begin_with_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_LLM_LAUNCH_KEY", "0123456789abcdef")
+    log_file(tmp_path, 0).write_text("the key is 0123456789abcdef" + "." * 16380 + "\nValueError: no room\n")
+    assert LaunchedServers(tmp_path)._lines(0) == ["ValueError: no room"]
+
+
 _SESSION = """
 import sys, time
 from pathlib import Path
@@ -305,33 +360,47 @@ from pytest_llmeval.models.servers.launching import Keeper, LaunchedServers
 keeper = Keeper([plan_in(Path(sys.argv[1]))])
 LaunchedServers(keeper.folder).wait("vllm:m", [0])
 print(keeper._process.pid, flush=True)
+sys.stdin.readline()
+try:
+    while True:
+        LaunchedServers(keeper.folder).wait("vllm:m", [0])
+        time.sleep(0.05)
+except Exception as error:
+    print(error, flush=True)
 time.sleep(600)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["session", "keeper"])
+@pytest.mark.parametrize("victim", ["session", "guard", "keeper"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("faults", ["grandchild", "ignores-sigterm"])
+@pytest.mark.parametrize("faults", ["grandchild", "ignores-sigterm", "stubborn"])
 def test_nothing_outlives_a_session_that_is_killed(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, victim: str, number: int, faults: str
 ) -> None:
-    if victim == "keeper" and number == signal.SIGKILL and faults == "grandchild":
-        pytest.skip("nobody is left who knows of a process that has left its group")
     monkeypatch.setenv("FAKE_SERVER", faults)
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    session = subprocess.Popen([sys.executable, "-c", _SESSION, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    session = subprocess.Popen(
+        [sys.executable, "-c", _SESSION, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert session.stdout is not None
-    with session.stdout as said:
-        keeper = int(said.readline())
-    os.kill(session.pid if victim == "session" else keeper, number)
-    until = time.monotonic() + 10
-    while time.monotonic() < until and any(lives(int(start["pid"])) for start in starts(log)):
-        time.sleep(0.05)
-    left = [start for start in starts(log) if lives(int(start["pid"]))]
-    session.kill()
-    session.wait()
+    assert session.stdin is not None
+    with session.stdout as said, session.stdin as told:
+        guard = int(said.readline())
+        (keeper,) = map(int, Path(f"/proc/{guard}/task/{guard}/children").read_text().split())
+        os.kill({"session": session.pid, "guard": guard, "keeper": keeper}[victim], number)
+        until = time.monotonic() + 10
+        while time.monotonic() < until and any(lives(int(start["pid"])) for start in starts(log)):
+            time.sleep(0.05)
+        left = [start for start in starts(log) if lives(int(start["pid"]))]
+        if victim != "session":
+            told.write("\n")
+            told.flush()
+            assert said.readline() == "model vllm:m: the process that keeps its server has ended\n"
+        session.kill()
+        session.wait()
     assert not left
-    while lives(keeper) and time.monotonic() < until + 10:
+    while (lives(guard) or lives(keeper)) and time.monotonic() < until + 10:
         time.sleep(0.05)
+    assert not lives(guard)
     assert not lives(keeper)

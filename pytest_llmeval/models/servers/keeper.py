@@ -1,13 +1,15 @@
 """The keeper of launched servers: a process that starts them, watches them, and ends them with its session.
 
-It is run as a file, ``keeper.py FOLDER``, by the standard library alone. ``FOLDER`` has the plan (``plan.json``) and is
-where it talks with the session's processes: a file ``want-N`` asks for server N, ``done-N`` has it ended, and
-``state-N.json`` says how it is. Its standard input is a pipe from the process that started it: the session is over when
-something comes by it or it is closed, or when this process has another parent, as after ``kill -9`` of a session whose
-forked children still hold the pipe.
+It is run as a file, ``keeper.py FOLDER SESSION``, by the standard library alone. ``FOLDER`` has the plan
+(``plan.json``) and is where it talks with the session's processes: a file ``want-N`` asks for server N, ``done-N`` has
+it ended, and ``state-N.json`` says how it is. Its standard input is a pipe from ``SESSION``, the process that started
+it: the session is over when something comes by the pipe or it is closed, or when that process is not the parent any
+more, as after ``kill -9`` of a session whose forked children still hold the pipe.
 
-A server is the leader of a process group, which is ended as a whole. On Linux, the kernel kills the server if the
-keeper is killed, and processes that left the group become the keeper's children, so that it finds them.
+A server is the leader of a process group, which is ended as a whole. On Linux, processes that left the group become the
+keeper's children, so that it finds them. The keeper itself has a parent, the guard, which does nothing but wait for its
+end: if either is killed, the other one ends what is left. If the keeper is, the kernel kills the servers, and all that
+they have started become the guard's children.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ALIVE", "PLAN", "done_file", "end_groups", "log_file", "main", "state_file", "want_file"]
+__all__ = ["ALIVE", "PLAN", "done_file", "end_left", "log_file", "main", "state_file", "want_file"]
 
 _KEY_VARIABLE = "PYTEST_LLM_LAUNCH_KEY"
 """The environment variable of ``models.endpoints.LAUNCH_KEY``: nothing of the package is imported here."""
@@ -81,7 +83,10 @@ def _die_with(keeper: int, prctl: Callable[[int, int], object]) -> None:
 
 
 class _Server:
-    """One server of the plan. ``state`` is idle, starting, ready or failed; ended, if it is not needed any more."""
+    """One server of the plan. ``state`` is idle, starting, ready, died or failed; ended, if it is not needed any more.
+
+    It is died until what it has left is ended, which takes seconds if that ignores SIGTERM.
+    """
 
     def __init__(self, number: int, plan: Mapping[str, Any], folder: Path, key: str, prctl: Any) -> None:
         self._number, self._plan, self._folder, self._key, self._prctl = number, plan, folder, key, prctl
@@ -95,6 +100,10 @@ class _Server:
     @property
     def group(self) -> int | None:
         return None if self._process is None else self._process.pid
+
+    def forget(self) -> None:
+        """Leave no number of its process group, which may be that of another one later."""
+        state_file(self._folder, self._number).unlink(missing_ok=True)
 
     def start(self, *, port: int | None = None) -> None:
         """Start it on this port, else on a free one."""
@@ -131,16 +140,20 @@ class _Server:
         os.replace(written, path)
 
     def _fail(self, reason: str, **more: object) -> None:
+        """Say why there is no server; its process has ended."""
+        self._process = None
         self._say("failed", reason=reason, **more)
 
     def look(self) -> None:
         """Look whether it lives, and whether it is ready; what has died is started again, or has failed."""
-        if self._process is None or self.state == "failed":
+        if self._process is None:
             return
         code = self._process.poll()
         if code is not None:
-            end_groups([self._process.pid])
-            self._go_on_after(code)
+            before = self.state
+            self._say("died")
+            _end_groups([self._process.pid])
+            self._go_on_after(before, code)
         elif self.state == "starting":
             self._look_at_start()
 
@@ -172,7 +185,7 @@ class _Server:
 
     def _end(self) -> None:
         if self._process is not None:
-            end_groups([self._process.pid], [self._process])
+            _end_groups([self._process.pid], [self._process])
 
     def _on_port_taken(self) -> None:
         """Try another port; a server that was ready before has to keep its own, which its clients know."""
@@ -181,11 +194,11 @@ class _Server:
         else:
             self.start()
 
-    def _go_on_after(self, code: int) -> None:
-        if self.state == "starting" and _is_open(self._port):
+    def _go_on_after(self, before: str, code: int) -> None:
+        if before == "starting" and _is_open(self._port):
             self._on_port_taken()
-        elif self.state == "starting" or self._num_restarts:
-            self._fail("ended", code=code, was_ready=self.state == "ready" or self._num_restarts > 0)
+        elif before == "starting" or self._num_restarts:
+            self._fail("ended", code=code, was_ready=before == "ready" or self._num_restarts > 0)
         else:
             self._num_restarts += 1
             self.start(port=self._port)
@@ -236,7 +249,7 @@ def _is_alive(group: int) -> bool:
     return True
 
 
-def end_groups(groups: Iterable[int], leaders: Iterable[subprocess.Popen[bytes]] = ()) -> None:
+def _end_groups(groups: Iterable[int], leaders: Iterable[subprocess.Popen[bytes]] = ()) -> None:
     """End these process groups: by SIGTERM, and those that are still there a while later by SIGKILL."""
     left = [group for group in groups if _is_alive(group)]
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -281,42 +294,76 @@ def _end_strays() -> None:
         time.sleep(0.02)
 
 
-def main(folder: Path) -> None:
-    """Keep the servers of the folder's plan until the session is over."""
-    parent = os.getppid()
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda *_: sys.exit(1))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then closes the pipe
+def end_left(folder: Path) -> None:
+    """End the process groups of a keeper's servers, in place of a keeper that was killed."""
+    states = [json.loads(path.read_bytes()) for path in folder.glob("state-*.json")]
+    _end_groups([state["group"] for state in states if state["group"] is not None])
+
+
+def _keep(folder: Path, guard: int, prctl: Callable[[int, int], object] | None) -> None:
+    """Keep the servers of the folder's plan until the session is over, or the guard, the parent, is gone."""
     alive = (folder / ALIVE).open("wb")
     fcntl.flock(alive, fcntl.LOCK_EX)
-    prctl = _prctl()
-    if prctl is not None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
     key = os.environ[_KEY_VARIABLE]
     plans = json.loads((folder / PLAN).read_bytes())
     servers = [_Server(number, plan, folder, key, prctl) for number, plan in enumerate(plans)]
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     try:
-        while os.getppid() == parent:
+        while os.getppid() == guard:
             readable, _, _ = select.select([sys.stdin], [], [], _POLL_S)
             if readable:
                 break
             for server in servers:
                 server.look_at_wishes()
                 server.look()
-                if os.getppid() != parent:
+                if os.getppid() != guard:
                     break
     finally:
-        for ending in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(ending, signal.SIG_IGN)
+        _ignore_signals()
         processes = [server._process for server in servers if server._process is not None]
-        end_groups([process.pid for process in processes], processes)
+        _end_groups([process.pid for process in processes], processes)
         if prctl is not None:
             _end_strays()
-        if os.getppid() != parent:  # else the folder is removed by the session, which reads it still
+        for server in servers:
+            server.forget()
+
+
+def _ignore_signals() -> None:
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+
+
+def main(folder: Path, session: int) -> None:
+    """Have the servers of the folder's plan kept until ``session``, the parent, is over, and guard their keeper."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then closes the pipe
+    prctl, guard = _prctl(), os.getpid()
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    end_of_keeper, held_by_keeper = os.pipe()
+    keeper = os.fork()
+    if not keeper:
+        if prctl is not None:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1)  # it is not inherited
+        _keep(folder, guard, prctl)
+        return
+    os.close(held_by_keeper)
+    try:
+        while os.getppid() == session and not select.select([end_of_keeper], [], [], _POLL_S)[0]:
+            pass
+    finally:
+        _ignore_signals()
+        os.kill(keeper, signal.SIGTERM)
+        _, status = os.waitpid(keeper, 0)
+        if prctl is not None:
+            _end_strays()
+        if os.WIFSIGNALED(status):
+            end_left(folder)
+        if os.getppid() != session:  # else the folder is removed by the session, which reads it still
             shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

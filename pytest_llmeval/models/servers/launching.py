@@ -29,7 +29,7 @@ from pytest_llmeval.data.files import temporary_folder
 from pytest_llmeval.errors import LLMEvalError, ModelStoppedError
 from pytest_llmeval.models.base import Failed, UniformBackend
 from pytest_llmeval.models.endpoints import LAUNCH_KEY, Endpoint, ServerArguments
-from pytest_llmeval.models.servers import keeper
+from pytest_llmeval.models.servers import keeper, loop
 from pytest_llmeval.models.servers.client import ModelStopped
 from pytest_llmeval.models.settings import ShowStart
 from pytest_llmeval.text.escaping import printable, without_commands
@@ -87,13 +87,12 @@ class Keeper:
         self._stack.callback(_share_key())
         (self.folder / keeper.PLAN).write_text(json.dumps([asdict(plan) for plan in plans]), encoding="utf-8")
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, str(self.folder)],
+            [sys.executable, "-I", "-S", keeper.__file__, str(self.folder), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._num_servers = len(plans)
         self._owner = os.getpid()
         atexit.register(self.close)
         assert self._process.stdout is not None
@@ -115,9 +114,8 @@ class Keeper:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.returncode:  # it was killed, and left what its servers had started
-            states = [_read_state(self.folder, number) for number in range(self._num_servers)]
-            keeper.end_groups([state["group"] for state in states if state.get("group")])
+        if self._process.returncode < 0:  # it was killed, perhaps with the keeper, and left what servers had started
+            keeper.end_left(self.folder)
         self._stack.close()
 
 
@@ -160,7 +158,7 @@ class LaunchedServers:
 
     def __init__(self, folder: Path, show: ShowStart | None = None) -> None:
         self._folder, self._show = folder, show
-        remember(os.environ.get(LAUNCH_KEY, ""))
+        remember(os.environ[LAUNCH_KEY])
 
     @functools.cached_property
     def plans(self) -> list[LaunchPlan]:
@@ -216,7 +214,7 @@ class LaunchedServers:
         state = _read_state(self._folder, number)
         if state.get("state") == "failed":
             raise ModelStopped(self._why_failed(name, number, state))
-        if state.get("state") != "ready" and not self._is_kept():
+        if not self._is_kept():
             raise ModelStopped(f"model {name}: the process that keeps its server has ended")
         return state
 
@@ -246,11 +244,13 @@ class LaunchedServers:
         """Return the last lines that a server has written, without secrets."""
         try:
             with keeper.log_file(self._folder, number).open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_END))
+                begin = max(0, log.seek(0, os.SEEK_END) - _LOG_END)
+                log.seek(begin)
                 text = log.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return []
-        lines = (re.split(r"\r+", line.rstrip("\r"))[-1] for line in text.split("\n"))  # a bar is drawn over itself
+        whole = text.split("\n")[begin > 0 :]  # of a line without its beginning, half a secret could be shown
+        lines = (re.split(r"\r+", line.rstrip("\r"))[-1] for line in whole)  # a bar is drawn over itself
         shown = (redact(printable(without_commands(line)).rstrip()) for line in lines)
         return [line[:_LINE_WIDTH] for line in shown if line.strip()]
 
@@ -359,6 +359,7 @@ class LaunchedModel(UniformBackend):
                 return load_server(self._spec.name, arguments, self._spec.role)
             except LLMEvalError:
                 time.sleep(_NOTICED_S)
+                self._servers.wait(self._spec.name, self._numbers)
                 if self._servers.num_restarts(self._numbers) == num_restarts:
                     raise
 
@@ -378,8 +379,18 @@ class LaunchedModel(UniformBackend):
         return ServerUse() if self._model is None else self._model.server_use
 
     def submit(self, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
-        """Do as ``ServerModel`` does; the first call waits for the servers."""
+        """Do as ``ServerModel`` does; the first call waits for the servers, but not on the event loop that they need.
+
+        A request comes from there if it has waited for another model's reply to the same one, and got none.
+        """
+        if self._model is None and loop.is_running_here():
+            return [loop.run(self._answer_later(request)) for request in requests]
         return self.start().submit(requests)
+
+    async def _answer_later(self, request: Request) -> Response | Failed:
+        model = await asyncio.get_running_loop().run_in_executor(None, self.start)
+        (future,) = model.submit([request])
+        return await asyncio.wrap_future(future)
 
     def run(self, requests: Sequence[Request]) -> list[Response | Failed]:
         listener = self.take_listener()
@@ -389,7 +400,7 @@ class LaunchedModel(UniformBackend):
         """End the connections and the servers, of a model that is not asked any more."""
         if self._model is not None:
             self._model.close()
-            self._servers.release(self._numbers)
+        self._servers.release(self._numbers)  # also after a self-test that has failed
 
     def close(self) -> None:
         """End the connections; also the servers, if nobody else has them."""

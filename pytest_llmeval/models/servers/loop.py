@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-__all__ = ["SharedLoop", "at_shutdown", "forget", "run", "shutdown", "shutdown_if_unused", "wait"]
+__all__ = ["SharedLoop", "at_shutdown", "forget", "is_running_here", "run", "shutdown", "shutdown_if_unused", "wait"]
 
 _T = TypeVar("_T")
 
@@ -134,6 +134,6 @@ class SharedLoop:
 
 
 _servers = SharedLoop("llmeval-servers", patience_s=5.0)
-run, wait = _servers.run, _servers.wait
+run, wait, is_running_here = _servers.run, _servers.wait, _servers.is_running_here
 at_shutdown, forget = _servers.at_shutdown, _servers.forget
 shutdown, shutdown_if_unused = _servers.shutdown, _servers.shutdown_if_unused
