@@ -6,17 +6,14 @@ The store of replies, limits and budgets are below: to them, and to the model, e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeAlias
 
 from pytest_llmeval.errors import LeftOutError, RequestError
+from pytest_llmeval.inference.futures import Reply, chain
 from pytest_llmeval.models.base import Failed, Listener
 from pytest_llmeval.types import ConversationRequest, GenerateRequest, GenerateResponse, Request, Response
 
 __all__ = ["ask_turns", "submit_turns"]
-
-_Reply: TypeAlias = "Future[Response | Failed]"
 
 
 class _Conversation:
@@ -90,52 +87,24 @@ def ask_turns(
 
 def submit_turns(
     request: ConversationRequest,
-    submit: Callable[[GenerateRequest], _Reply],
+    submit: Callable[[GenerateRequest], Reply],
     arrived: Callable[[GenerateRequest, object], Response | Failed],
-) -> _Reply:
+) -> Reply:
     """Return the future of a conversation's last reply, and submit its first turn, without waiting.
 
     ``arrived`` makes of a turn and what the model gave the reply that the conversation goes on with; it may raise.
     """
-    found: _Reply = Future()
     talk = _Conversation(request)
-    asked: list[_Reply] = []
 
-    def ask() -> None:
-        turn = talk.turn
-        asked.append(submit(turn))
-        asked[-1].add_done_callback(lambda future: on_answer(turn, future))
-
-    def on_answer(turn: GenerateRequest, future: _Reply) -> None:
-        end: Response | Failed | None = None
-        if future.cancelled():
-            found.cancel()
+    def then(done: Reply) -> Reply | Response | Failed:
         try:
-            if not found.cancelled():
-                answer = arrived(turn, _answer_of(future))
-                end = talk.ended(answer)
-                if end is None:
-                    talk.go_on(answer)
-                    ask()
-                    return
-        except BaseException as error:  # in a callback it would be lost, and the wait for the reply have no end
-            if found.set_running_or_notify_cancel():
-                found.set_exception(error)
-        else:
-            if found.set_running_or_notify_cancel() and end is not None:
-                found.set_result(end)
+            response: object = done.result()
+        except RequestError as error:
+            response = error
+        answer = arrived(talk.turn, response)
+        if (end := talk.ended(answer)) is not None:
+            return end
+        talk.go_on(answer)
+        return submit(talk.turn)
 
-    def on_cancelled(_: object) -> None:
-        if found.cancelled():
-            asked[-1].cancel()
-
-    ask()
-    found.add_done_callback(on_cancelled)
-    return found
-
-
-def _answer_of(future: _Reply) -> Response | Failed:
-    try:
-        return future.result()
-    except RequestError as error:
-        return error
+    return chain(submit(talk.turn), then)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.conversations import ask_turns, submit_turns
+from pytest_llmeval.inference.futures import Reply, chain
 from pytest_llmeval.models.base import Backend, BackgroundModel, Failed, Listener, SampleModel, identify
 from pytest_llmeval.models.reasoning import (
     cut_whole,
@@ -367,7 +368,7 @@ def _with_turns_judged(request: Request, response: Response | Failed) -> Respons
     return replace(response, turns=tuple(_as_judged(request, one, continues=False) for one in response.turns))
 
 
-def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Future[Response | Failed]]:
+def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Reply]:
     """Give requests to a model that works in the background, and return their futures.
 
     A reply that a stop string has cut inside of its reasoning is asked for once more, as by ``ask``. A turn of a
@@ -386,7 +387,7 @@ def submitted(model: BackgroundModel, requests: Sequence[Request]) -> list[Futur
     ]
 
 
-def _submitted_alone(model: BackgroundModel, request: Request) -> Future[Response | Failed]:
+def _submitted_alone(model: BackgroundModel, request: Request) -> Reply:
     if isinstance(request, ConversationRequest):
         return submit_turns(
             request,
@@ -399,43 +400,21 @@ def _submitted_alone(model: BackgroundModel, request: Request) -> Future[Respons
     return futures[0]
 
 
-def _once_more(
-    model: BackgroundModel, request: GenerateRequest, first: Future[Response | Failed]
-) -> Future[Response | Failed]:
+def _once_more(model: BackgroundModel, request: GenerateRequest, first: Reply) -> Reply:
     """Return the future of the reply that is judged: the first, or the second where that one is asked for."""
-    found: Future[Response | Failed] = Future()
-    asked = [first]
 
-    def on_answer(future: Future[Response | Failed]) -> None:
-        if future.cancelled():
-            found.cancel()
-        try:
-            response = None if future.cancelled() else checked(model, request, future.result())
-            if future is not first and response is not None:
-                response = cut_whole(request, first.result(), response)
-            elif is_asked_again(model, request, response) and not found.cancelled():
-                asked.extend(model.submit([replace(request, stop=())]))
-                asked[-1].add_done_callback(on_answer)
-                return
-        except BaseException as error:  # in a callback it would be lost, and the wait for the reply have no end
-            if found.set_running_or_notify_cancel():
-                found.set_exception(error)
-        else:
-            if found.set_running_or_notify_cancel() and response is not None:
-                found.set_result(response)
+    def then(done: Reply) -> Reply | Response | Failed:
+        response = checked(model, request, done.result())
+        if done is not first:
+            return cut_whole(request, first.result(), response)
+        if is_asked_again(model, request, response):
+            return _submitted_alone(model, replace(request, stop=()))
+        return response
 
-    def on_cancelled(_: Future[Response | Failed]) -> None:
-        if found.cancelled():
-            asked[-1].cancel()
-
-    found.add_done_callback(on_cancelled)
-    first.add_done_callback(on_answer)
-    return found
+    return chain(first, then)
 
 
-def received(
-    model: object, requests: Sequence[Request], futures: Sequence[Future[Response | Failed]]
-) -> list[Response | Failed]:
+def received(model: object, requests: Sequence[Request], futures: Sequence[Reply]) -> list[Response | Failed]:
     """Wait for the futures of these requests (``submitted``), and return what ``ask`` does."""
     __tracebackhide__ = True
     if len(futures) != len(requests):

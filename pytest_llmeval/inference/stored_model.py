@@ -17,6 +17,7 @@ from typing import Any, TypeGuard, cast
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference import dispatch
 from pytest_llmeval.inference.dispatch import ask_for_raw, checked, submitted
+from pytest_llmeval.inference.futures import Reply, chain
 from pytest_llmeval.inference.store import Store
 from pytest_llmeval.inference.stored_lines import AUDIT, StoredRequest, fingerprint_of
 from pytest_llmeval.models.base import (
@@ -185,16 +186,16 @@ class StoredModel(UniformBackend):
         answers: dict[int, Any] = {place: one.answer for one in asked for place in one.places}
         return [answers[place] for place in range(len(requests))]
 
-    def _submit(self, requests: Sequence[Request], /) -> list[Future[Response | Failed]]:
+    def _submit(self, requests: Sequence[Request], /) -> list[Reply]:
         """Do as a ``BackgroundModel``'s ``submit``. A reply is in the store before its future has it.
 
         Equal requests that are open at once share a reply if replies are reused, also with those of an earlier call.
         """
         asked = self._look_up(requests, shares=False)
-        futures: list[Future[Response | Failed]] = [Future() for _ in requests]
-        first: dict[tuple[int, str], Future[Response | Failed]] = {}
-        missing: list[tuple[_Asked, Future[Response | Failed]]] = []
-        waiting: list[tuple[_Asked, Future[Response | Failed], Future[Response | Failed]]] = []
+        futures: list[Reply] = [Future() for _ in requests]
+        first: dict[tuple[int, str], Reply] = {}
+        missing: list[tuple[_Asked, Reply]] = []
+        waiting: list[tuple[_Asked, Reply, Reply]] = []
         for one, future in zip(asked, futures, strict=True):
             key = os.getpid(), one.stored.key  # nothing answers in a forked process what the other one has asked
             if one.answer is not None:
@@ -219,7 +220,7 @@ class StoredModel(UniformBackend):
     def _forget_open(self, key: tuple[int, str], _: object) -> None:
         self._store.asked_now.pop(key, None)
 
-    def _share(self, one: _Asked, outer: Future[Response | Failed], _: object) -> None:
+    def _share(self, one: _Asked, outer: Reply, _: object) -> None:
         """Give the reply that an equal request has got; ask the model if it has got none that is kept."""
         if outer.cancelled():
             return
@@ -236,23 +237,15 @@ class StoredModel(UniformBackend):
             if outer.set_running_or_notify_cancel():
                 outer.set_result(one.answer)
 
-    def _pass_on(self, one: _Asked, inner: Future[Response | Failed], outer: Future[Response | Failed]) -> None:
+    def _pass_on(self, one: _Asked, inner: Reply, outer: Reply) -> None:
         """Keep the model's reply, and give it to the future of whoever asked; take it back when that is cancelled."""
 
-        def on_answered(_: Future[Response | Failed]) -> None:
-            if inner.cancelled():
-                outer.cancel()
-            elif outer.set_running_or_notify_cancel():
-                try:
-                    one.answer = checked(self._model, one.request, inner.result())
-                    self._keep([one])
-                except BaseException as error:  # in a callback it would be lost, and the wait for the reply have no end
-                    outer.set_exception(error)
-                else:
-                    outer.set_result(one.answer)
+        def kept(_: Reply) -> Response | Failed:
+            one.answer = checked(self._model, one.request, inner.result())
+            self._keep([one])
+            return one.answer
 
-        outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
-        inner.add_done_callback(on_answered)
+        chain(inner, kept, outer)
 
     def _look_up(self, requests: Sequence[Request], *, shares: bool) -> list[_Asked]:
         """Return the requests, equal ones as one if they share a reply, with the replies that the store has.
