@@ -9,9 +9,6 @@ is asked ahead depends on how it answers:
   the borders of chunks, and each sample waits for its own replies alone;
 - one by one: asking ahead would gain nothing, and replies that wait for their samples are lost if the session is
   killed. So each sample asks for its own.
-
-A scorer that asks other models (a judge, an embedder) asks, waits and asks again. What the scorers of many samples ask
-goes to a model together in the same ways.
 """
 
 from __future__ import annotations
@@ -20,17 +17,15 @@ import math
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeAlias, cast
+from dataclasses import dataclass
+from typing import cast
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.inference.accounting import JudgeUse, TimeShares, use_of
-from pytest_llmeval.inference.dispatch import ask, ask_samples, received, submitted
+from pytest_llmeval.inference.accounting import TimeShares
+from pytest_llmeval.inference.dispatch import InFlight, ask, ask_samples, ask_together
+from pytest_llmeval.inference.judging import Judging, Models
 from pytest_llmeval.models.base import (
-    Backend,
     BackgroundModel,
     Failed,
     JudgeSteps,
@@ -40,25 +35,20 @@ from pytest_llmeval.models.base import (
     answers_one_by_one,
     answers_samples,
 )
-from pytest_llmeval.text.reasoning import DEFAULT_TAGS
 from pytest_llmeval.types import (
-    Ask,
     AskedSample,
     EngineUse,
     GenerateRequest,
     Request,
     Response,
-    Role,
     Score,
     each_reply,
 )
 
-__all__ = ["Batcher", "Models", "PlannedSample", "are_same"]
+__all__ = ["Batcher", "PlannedSample"]
 
 _PORTIONS = 64
 """More samples are put in flight once more than a 64th of the places is free, since looking for them takes time."""
-Models: TypeAlias = Mapping[Role, Sequence[object]]
-"""The models of each role; several judges are a panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,64 +69,6 @@ class PlannedSample:
     sample: Callable[[Sequence[Request]], AskedSample] | None = None
     suite: Callable[[], Sequence[AskedSample]] | None = None
     recorded: SampleModel | None = None
-
-
-class InFlight:
-    """The requests of one sample that a model in the background has been given, until their replies are taken.
-
-    ``answerer`` gets the requests: the model, or what its audit returned instead. Raises what ``submit`` raises.
-    """
-
-    def __init__(self, model: object, requests: Sequence[Request], answerer: BackgroundModel) -> None:
-        self._model = model
-        self._requests = requests
-        self.futures = submitted(answerer, requests)
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether there is nothing to wait for any more."""
-        return all(future.done() for future in self.futures)
-
-    @property
-    def is_answered(self) -> bool:
-        """Return whether all replies are there."""
-        return all(future.done() and not future.cancelled() for future in self.futures)
-
-    def wait(self) -> list[Response | Failed]:
-        """Wait for the replies. What ends the wait cancels the requests."""
-        __tracebackhide__ = True
-        try:
-            return received(self._model, self._requests, self.futures)
-        finally:
-            self.cancel()
-
-    def cancel(self) -> None:
-        """Take back the requests that were not answered."""
-        for future in self.futures:
-            future.cancel()
-
-
-@dataclass(slots=True)
-class _Judgement:
-    """One sample's judgement by ``models``: what it has asked, and how it ended (None until then)."""
-
-    steps: JudgeSteps
-    models: Models
-    asked: Ask
-    in_flight: InFlight | None = None
-    outcome: Score | BaseException | None = None
-
-    @property
-    def model(self) -> object:
-        """Return the model that is asked now."""
-        return self.models[self.asked.role][self.asked.judge]
-
-    def give_up(self) -> None:
-        """Ask nothing more."""
-        if self.outcome is None:
-            if self.in_flight is not None:
-                self.in_flight.cancel()
-            self.steps.close()
 
 
 class _Preparation:
@@ -220,11 +152,6 @@ class Batcher:
         self._alone: set[Hashable] = set()
         """Samples whose shared call failed: each is asked for when its own test runs."""
         self._preparation = _Preparation()
-        self._judgements: dict[Hashable, _Judgement] = {}
-        self._judged_alone: set[Hashable] = set()
-        self._judge_uses: dict[Hashable, JudgeUse] = {}
-        self._judge_seconds: dict[Hashable, float] = {}
-        """The seconds that models took for each judgement in the present call of ``finish``."""
         self.engine_uses = self._preparation.engine_uses
         """The finding of each group's audit, by group."""
         self.next_key: Hashable | None = None
@@ -234,11 +161,9 @@ class Batcher:
         known."""
         self.shares = TimeShares()
         """Each sample's part of the time of the calls that it was asked in."""
+        self.judging = Judging(self.shares)
         self.answering: Callable[[object, int], AbstractContextManager[None]] | None = None
         """If set, it takes the model and the number of samples, and returns the context in which the model is asked."""
-        self.judges_ahead = True
-        """False once a sample came with other judges than its judgement was begun with. A fixture then makes new ones
-        for each test, so that a judgement made ahead would be lost, and each sample is judged when its test runs."""
 
     # The plan
 
@@ -286,30 +211,6 @@ class Batcher:
             if key not in self._asked and key not in self._in_flight and not other.is_skipped:
                 yield other
 
-    def _ask_together(
-        self,
-        key: Hashable,
-        keys: Sequence[Hashable],
-        ask_for: Callable[[Sequence[Hashable]], None],
-        alone: set[Hashable],
-    ) -> None:
-        """Ask for what these samples want in one call; if that fails, only for what ``key`` wants, if it is among them.
-
-        Any of them may have made the call fail, or used up the time limit of the test of ``key``. So ``key`` is asked
-        for alone before it is blamed. All are added to ``alone``: from then on each is asked for when its own test
-        runs. What was answered before the call failed is kept.
-        """
-        __tracebackhide__ = True
-        if list(keys) != [key]:
-            try:
-                return ask_for(keys)
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
-                alone.update(keys)
-        if key in keys and key not in self._ready:
-            ask_for([key])
-
     # The model that is evaluated
 
     @property
@@ -334,9 +235,10 @@ class Batcher:
 
             def ask(keys: Sequence[Hashable]) -> None:
                 __tracebackhide__ = True
-                self._ask([wanted[key] for key in keys])
+                if open_now := [wanted[key] for key in keys if key not in self._ready]:
+                    self._ask(open_now)
 
-            self._ask_together(sample.key, [*wanted], ask, self._alone)
+            ask_together(sample.key, [*wanted], ask, self._alone)
         outcome = self._ready.pop(sample.key)
         if isinstance(outcome, Exception):
             raise outcome
@@ -371,8 +273,7 @@ class Batcher:
         """
         self._is_stopped = True
         self._take_back()
-        for key in [key for key, one in self._judgements.items() if one.outcome is None]:
-            self._judgements.pop(key).give_up()
+        self.judging.stop()
 
     def _take_back(self) -> None:
         for key in [key for key, one in self._in_flight.items() if not one.is_answered]:
@@ -496,148 +397,14 @@ class Batcher:
         Raises what the judgement raises, or what a model does that is asked for it.
         """
         __tracebackhide__ = True
-        if sample.steps is not None and not self.has_begun(sample.key, models):
-            self.begin(sample.key, sample.steps(responses), models)
-        if self.judges_ahead and not self.is_judged(sample.key):
+        judging = self.judging
+        if sample.steps is not None and not judging.has_begun(sample.key, models):
+            judging.begin(sample.key, sample.steps(responses), models)
+        if judging.judges_ahead and not judging.is_judged(sample.key):
             for other, own in self.answered(sample):
-                if other.steps is not None and not self.has_begun(other.key, models):
-                    self.begin(other.key, other.steps(own), models)
-        return self.finish(sample.key)
-
-    def has_begun(self, key: Hashable, models: Models) -> bool:
-        """Return whether these models have begun to judge the sample, and its score was not taken.
-
-        A judgement that was begun with other models is dropped.
-        """
-        if (one := self._judgements.get(key)) is None:
-            return False
-        if are_same(one.models, models):
-            return True
-        self.judges_ahead = False
-        self._judgements.pop(key).give_up()
-        self._judge_uses.pop(key, None)
-        self._judged_alone.discard(key)
-        return False
-
-    def begin(self, key: Hashable, steps: JudgeSteps, models: Models) -> None:
-        """Begin the judgement of one more sample by these models, as far as it goes without an answer."""
-        self._judgements[key] = _Judgement(steps, models, Ask("judge", ()))  # replaced by what the first step asks
-        self._advance(key, None)
-
-    def is_judged(self, key: Hashable) -> bool:
-        """Return whether the sample has been judged, and its score was not taken."""
-        return key in self._judgements and self._judgements[key].outcome is not None
-
-    def finish(self, key: Hashable) -> Score:
-        """Go on with a judgement that has begun until it has a score. Others by the same models go on with it.
-
-        Raises what its judgement raises, or what a model does that is asked for it.
-        """
-        __tracebackhide__ = True
-        started, self._judge_seconds = time.perf_counter(), {key: 0.0}
-        one = self._judgements[key]
-        try:
-            while one.outcome is None:
-                self._go_on(key)
-        finally:
-            self._judgements.pop(key, one).give_up()
-            self._judged_alone.discard(key)
-            self.shares.share_out(time.perf_counter() - started, self._judge_seconds)
-        if isinstance(one.outcome, BaseException):
-            raise one.outcome
-        return one.outcome
-
-    def pop_use(self, key: Hashable) -> JudgeUse:
-        """Return what a sample's judgement has taken of the models, once it is done."""
-        return self._judge_uses.pop(key, JudgeUse())
-
-    def _go_on(self, key: Hashable) -> None:
-        """Let the open judgements by the same models ask what they want, until at least one of them has an answer."""
-        __tracebackhide__ = True
-        own = self._judgements[key]
-        calls: dict[tuple[Role, int], list[Hashable]] = {}
-        for other, one in list(self._judgements.items()):
-            if not are_same(one.models, own.models):
-                continue
-            while one.outcome is None and not one.asked.requests:
-                self._advance(other, [])
-            if one.outcome is not None:
-                continue
-            if not answers_in_background(model := one.model):
-                calls.setdefault((one.asked.role, one.asked.judge), []).append(other)
-            elif one.in_flight is None:
-                self._submit(one, model)
-        if own.outcome is not None:  # it needed no further answer
-            return
-        is_waiting = True
-        for keys in calls.values():
-            model = self._judgements[keys[0]].model
-            if answers_one_by_one(model):  # asks for this sample alone, so that Ctrl-C loses one verdict at most
-                wanted = [key] if key in keys else []
-            elif key in keys and key in self._judged_alone:
-                wanted = [key]
-            else:
-                wanted = [other for other in keys if other not in self._judged_alone]
-            if wanted:
-                self._ask_together(key, wanted, partial(self._call, model=model), self._judged_alone)
-                is_waiting = False
-        if is_waiting and own.outcome is None:
-            self._wait()
-
-    def _submit(self, one: _Judgement, model: BackgroundModel) -> None:
-        """Send the judgement's requests to the model. An error becomes its outcome, and fails its own sample's test."""
-        try:
-            one.in_flight = InFlight(model, one.asked.requests, model)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
-            one.outcome = error
-
-    def _call(self, keys: Sequence[Hashable], model: object) -> None:
-        """Ask a model for what the judgements of all of these want."""
-        __tracebackhide__ = True
-        asked = {key: self._judgements[key].asked.requests for key in keys}
-        answers = iter(ask(model, [request for requests in asked.values() for request in requests]))
-        for key, requests in asked.items():
-            self._advance(key, [next(answers) for _ in requests])
-
-    def _wait(self) -> None:
-        """Wait until models in the background have answered all that one judgement asked, and go on with that one."""
-        __tracebackhide__ = True
-        sent = {key: one.in_flight for key, one in self._judgements.items() if one.in_flight is not None}
-        while sent and not any(flight.is_over for flight in sent.values()):
-            pending = [future for flight in sent.values() for future in flight.futures if not future.done()]
-            wait(pending, return_when=FIRST_COMPLETED)
-        for key, flight in sent.items():
-            if not flight.is_over:
-                continue
-            try:
-                answers = flight.wait()
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException as error:  # pytest's own outcomes (skip, fail) are no Exceptions
-                self._judgements[key].in_flight, self._judgements[key].outcome = None, error
-            else:
-                self._advance(key, answers)
-
-    def _advance(self, key: Hashable, answers: Sequence[Response | Failed] | None) -> None:
-        """Send a judgement its answers, and take what it asks next, or its score."""
-        one = self._judgements[key]
-        one.in_flight = None
-        use = use_of(answers, one.asked.role, one.model) if answers else JudgeUse()
-        self._judge_uses[key] = self._judge_uses.get(key, JudgeUse()) + use
-        self._judge_seconds[key] = self._judge_seconds.get(key, 0.0) + use.seconds
-        try:
-            one.asked = _reasoning_apart(next(one.steps) if answers is None else one.steps.send(answers))
-            if one.asked.unusable and isinstance(model := one.model, Backend):
-                model.forget(one.asked.unusable)
-        except StopIteration as stop:
-            one.outcome = stop.value
-        except (KeyboardInterrupt, GeneratorExit):
-            del self._judgements[key]
-            raise
-        except BaseException as error:  # a scorer of a user's can skip or fail, which are no Exceptions
-            one.outcome = error
+                if other.steps is not None and not judging.has_begun(other.key, models):
+                    judging.begin(other.key, other.steps(own), models)
+        return judging.finish(sample.key)
 
 
 def _ask_by_sample(
@@ -657,24 +424,3 @@ def _all_or_raise(answers: Sequence[Response | Failed]) -> list[Response]:
         if isinstance(answer, RequestError):
             raise answer
     return cast("list[Response]", list(answers))
-
-
-def _reasoning_apart(asked: Ask) -> Ask:
-    """Return the requests with the usual tags of reasoning where they have none: a judge reasons before its verdict."""
-    requests, unusable = (
-        tuple(
-            replace(one, reasoning=DEFAULT_TAGS) if isinstance(one, GenerateRequest) and not one.reasoning else one
-            for one in given
-        )
-        for given in (asked.requests, asked.unusable)
-    )
-    return replace(asked, requests=requests, unusable=unusable)
-
-
-def are_same(models: Models, others: Models) -> bool:
-    """Return whether each role has the same models, as objects."""
-    return models.keys() == others.keys() and all(
-        len(models[role]) == len(others[role])
-        and all(one is other for one, other in zip(models[role], others[role], strict=True))
-        for role in models
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
@@ -49,10 +49,12 @@ from pytest_llmeval.types import (
 
 __all__ = [
     "REQUEST_KINDS",
+    "InFlight",
     "RequestKind",
     "ask",
     "ask_for_raw",
     "ask_samples",
+    "ask_together",
     "checked",
     "kind_named",
     "kind_of",
@@ -429,6 +431,65 @@ def received(model: object, requests: Sequence[Request], futures: Sequence[Reply
             raise _error(model, "a request was cancelled before it was answered") from None
         responses.append(checked(model, request, response))
     return _arrived(requests, responses)
+
+
+class InFlight:
+    """The requests of one sample that a model in the background has been given, until their replies are taken.
+
+    ``answerer`` gets the requests: the model, or what its audit returned instead. Raises what ``submit`` raises.
+    """
+
+    def __init__(self, model: object, requests: Sequence[Request], answerer: BackgroundModel) -> None:
+        self._model = model
+        self._requests = requests
+        self.futures = submitted(answerer, requests)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether there is nothing to wait for any more."""
+        return all(future.done() for future in self.futures)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether all replies are there."""
+        return all(future.done() and not future.cancelled() for future in self.futures)
+
+    def wait(self) -> list[Response | Failed]:
+        """Wait for the replies. What ends the wait cancels the requests."""
+        __tracebackhide__ = True
+        try:
+            return received(self._model, self._requests, self.futures)
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Take back the requests that were not answered."""
+        for future in self.futures:
+            future.cancel()
+
+
+def ask_together(
+    key: Hashable,
+    keys: Sequence[Hashable],
+    ask_for: Callable[[Sequence[Hashable]], None],
+    alone: set[Hashable],
+) -> None:
+    """Ask for what these samples want in one call; if that fails, only for what ``key`` wants, if it is among them.
+
+    Any of them may have made the call fail, or used up the time limit of the test of ``key``. So ``key`` is asked
+    for alone before it is blamed. All are added to ``alone``: from then on each is asked for when its own test
+    runs. What was answered before the call failed is kept.
+    """
+    __tracebackhide__ = True
+    if list(keys) != [key]:
+        try:
+            return ask_for(keys)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # pytest's own outcomes (skip, fail) and SystemExit are no Exceptions
+            alone.update(keys)
+    if key in keys:
+        ask_for([key])
 
 
 def _arrived(

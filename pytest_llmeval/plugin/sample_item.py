@@ -18,7 +18,8 @@ from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelStoppedError,
 from pytest_llmeval.evaluation.evaluation import Evaluation, asked_sample, deciding_reply
 from pytest_llmeval.evaluation.fingerprints import question_fingerprint
 from pytest_llmeval.inference.accounting import JudgeUse, cost_of
-from pytest_llmeval.inference.batcher import Batcher, Models, PlannedSample
+from pytest_llmeval.inference.batcher import Batcher, PlannedSample
+from pytest_llmeval.inference.judging import Models
 from pytest_llmeval.models.base import JudgeSteps, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.hardware import is_device_lost
 from pytest_llmeval.plugin.models import judges_of
@@ -265,12 +266,12 @@ class SampleItem(pytest.Function):
         Return None if the model leaves the sample out, or if its judge has not judged it.
         """
         model, has_roles = batcher.model, bool(self.file.evaluation.scorer.roles)
-        if has_roles and not batcher.is_judged(self.key):
+        if has_roles and not batcher.judging.is_judged(self.key):
             return None
         try:
             responses = batcher.responses(self.planned, model)
             question = self._asked or self.question
-            score = batcher.finish(self.key) if has_roles else self.file.evaluation.score(question, responses)
+            score = batcher.judging.finish(self.key) if has_roles else self.file.evaluation.score(question, responses)
             return self._record(model, question, score, responses)
         except LeftOutError:
             return None
@@ -328,7 +329,7 @@ class SampleItem(pytest.Function):
         """Return what the judges of this sample took: requests, tokens, seconds."""
         if not self.file.evaluation.scorer.roles or batcher_key not in self.config.stash:
             return JudgeUse()
-        return self.config.stash[batcher_key].pop_use(self.key)
+        return self.config.stash[batcher_key].judging.pop_use(self.key)
 
     def unscored(self, reason: str, model: object = None) -> Record:
         """Return the record of this sample if there is no score."""

@@ -25,7 +25,7 @@ from pytest_llmeval.data.garbage import FrozenObjects
 from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteError
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
-from pytest_llmeval.inference.batcher import Models, are_same
+from pytest_llmeval.inference.judging import Models, are_same
 from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path, is_first_run, newest_baseline
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import LeftOutError, RequestError
-from pytest_llmeval.inference.batcher import InFlight
-from pytest_llmeval.inference.dispatch import ask
+from pytest_llmeval.inference.dispatch import InFlight, ask
 from pytest_llmeval.inference.store import Store
 from pytest_llmeval.inference.stored_model import with_store
 from pytest_llmeval.models.base import Backend

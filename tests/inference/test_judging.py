@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval.errors import ModelError, RequestError
-from pytest_llmeval.inference.batcher import Batcher
+from pytest_llmeval.inference.accounting import TimeShares
+from pytest_llmeval.inference.judging import Judging
 from pytest_llmeval.models.base import Failed, JudgeSteps
 from pytest_llmeval.types import Ask, GenerateRequest, GenerateResponse, Request, Response, Role, Score
 
@@ -78,11 +79,11 @@ def asking(name: str, rounds: Sequence[int], end: BaseException | None = None) -
     return Score(status="scored", answer=" ".join(heard))
 
 
-class OneJudge(Batcher):
-    """A batcher with one judge, which is given when a judgement is finished."""
+class OneJudge(Judging):
+    """Judging by one judge, which is given when a judgement is finished."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(TimeShares())
         self.models: dict[Role, Sequence[object]] = {}
 
     def __contains__(self, key: str) -> bool:
@@ -133,7 +134,7 @@ def asking_by_turns(name: str, roles: Sequence[Role]) -> JudgeSteps:
     return Score(status="scored", answer=" ".join(heard))
 
 
-def outcome_of(judging: Batcher, key: Hashable) -> str:
+def outcome_of(judging: Judging, key: Hashable) -> str:
     try:
         return str(judging.finish(key).answer)
     except RuntimeError as error:
@@ -150,7 +151,7 @@ def test_a_call_that_fails_in_one_role_is_no_error_of_who_waits_for_another() ->
             return super().generate(requests)
 
     embedder, judge = Background(), Judge(raises=["b.0"])
-    judging = Batcher()
+    judging = Judging(TimeShares())
     models: dict[Role, Sequence[object]] = {"judge": [judge], "embedder": [embedder]}
     asked: dict[str, list[Role]] = {"a": ["embedder"], "b": ["judge"], "c": ["judge", "judge"]}
     for key, roles in asked.items():
@@ -171,9 +172,9 @@ def test_whatever_the_roles_each_ends_as_it_would_alone(
 ) -> None:
     broken = [f"{name}.{number}" for name, number in raises]
 
-    def made(keys: Sequence[int]) -> Batcher:
+    def made(keys: Sequence[int]) -> Judging:
         kinds = [Background(broken, is_quick=True) if background else Echo(broken) for background in in_background]
-        judging = Batcher()
+        judging = Judging(TimeShares())
         for key in keys:
             models: dict[Role, Sequence[object]] = {"judge": [kinds[0]], "embedder": [kinds[1]]}
             judging.begin(key, asking_by_turns(str(key), askings[key]), models)
@@ -447,7 +448,7 @@ def test_each_ends_as_it_would_alone(kind: str, plans: dict[str, tuple[list[int]
 def test_each_is_judged_by_the_models_that_it_began_with() -> None:
     """Suites can have judges of their own, and a judgement that is open must not go on with another suite's."""
     first, second = Echo(), Echo()
-    judging = Batcher()
+    judging = Judging(TimeShares())
     judging.begin("a1", asking("a1", [1]), {"judge": (first,)})
     judging.begin("a2", asking("a2", [1, 1]), {"judge": (first,)})
     judging.begin("b1", asking("b1", [1, 1]), {"judge": (second,)})
@@ -461,7 +462,7 @@ def test_each_is_judged_by_the_models_that_it_began_with() -> None:
 def test_each_judge_of_a_panel_is_asked_for_all_samples_at_once() -> None:
     """Judges of one process take turns as seldom as they can."""
     first, second = Echo(), Echo()
-    judging = Batcher()
+    judging = Judging(TimeShares())
     models: dict[Role, Sequence[object]] = {"judge": (first, second)}
     for name in ("a", "b"):
         judging.begin(name, in_turn(name), models)
@@ -477,7 +478,7 @@ def test_a_judge_that_answers_one_by_one_is_asked_for_the_sample_that_runs() -> 
         answers_one_by_one = True
 
     judge = Slow()
-    judging = Batcher()
+    judging = Judging(TimeShares())
     for name in ("a", "b"):
         judging.begin(name, asking(name, [1, 1]), {"judge": (judge,)})
     judging.finish("a")
@@ -496,7 +497,7 @@ def in_turn(name: str) -> JudgeSteps:
 
 
 def test_what_was_begun_with_another_model_begins_again() -> None:
-    judging = Batcher()
+    judging = Judging(TimeShares())
     judging.begin("a", asking("a", [1]), {"judge": (Echo(),)})
     other: dict[Role, Sequence[object]] = {"judge": (Echo(),)}
     assert not judging.has_begun("a", other)
