@@ -150,7 +150,10 @@ LAUNCH_KEY = "PYTEST_LLM_LAUNCH_KEY"
 LAUNCH = "launch."
 """The beginning of each setting of a server that the session starts (launch.tensor_parallel_size)."""
 _OWN_LAUNCH = frozenset(
-    {"host", "port", "api_key", "model", "m", "served_model_name", "alias", "a", "model_alias", "uds", "config_file"}
+    {
+        *("host", "port", "api_key", "served_model_name", "alias", "a", "model_alias", "uds", "config_file"),
+        *("model", "m", "model_url", "mu", "hf_repo", "hf", "hfr", "hf_file", "hff", "hf_model_repo_id"),
+    }
 )
 """Settings of such a server that the session decides."""
 
@@ -162,7 +165,9 @@ def parse_launch_setting(key: str, text: str, where: str) -> tuple[str, str]:
     """
     name, value = key.removeprefix(LAUNCH).replace("-", "_"), text.strip()
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
-        raise OptionError(f"{where}: {LAUNCH}{quoted(name)}: expected the name of a setting of the server")
+        raise OptionError(
+            f"{where}: {quoted(key)}: expected {LAUNCH} and a setting of the server, without dashes before"
+        )
     if name in _OWN_LAUNCH:
         raise OptionError(f"{where}: {LAUNCH}{name}: the session decides this itself; leave it out")
     if hides_value_of(name):

@@ -25,7 +25,7 @@ from pytest_llmeval.models.settings import MODEL_ARGS, ModelSettings, check_devi
 from pytest_llmeval.models.specs import ModelKind, ModelSpec
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.redaction import describe, model_error, one_line
-from pytest_llmeval.text.wording import relative_path
+from pytest_llmeval.text.wording import nearest, relative_path
 
 __all__ = [
     "KINDS",
@@ -131,12 +131,16 @@ def parse_model_spec(text: str, kinds: Sequence[ModelKind] = KINDS, role: Role |
             if role is not None and role not in kind.roles:
                 raise OptionError(f"--llm-model {spec.name}: {_usage(kind)} cannot be {ROLES[role].with_article}")
             return replace(spec, role=role)
-    *usages, last = filter(None, map(_usage, kinds))
+    usages = [usage for usage in map(_usage, kinds) if usage]
     problem = f"--llm-model {one_line(name)!r}" if name else "--llm-model is empty"
+    beginnings = [usage.partition(":")[0] for usage in usages if re.match(r"[a-z-]+:(?!//)", usage)]
+    begun, colon, rest = one_line(name).partition(":")
+    if colon and not rest.startswith("//") and (near := nearest(begun, beginnings)) is not None:
+        raise OptionError(f"{problem}: there is no kind {begun!r}; did you mean {near}:{rest}?")
     hint = ""
     if len(kinds) == len(KINDS) and re.match(r"[a-z][a-z0-9_-]+:(?!//)", name):
         hint = "; a conftest.py adds kinds only from the rootdir, or from a folder named on the command line"
-    raise OptionError(f"{problem}: expected {', '.join(usages)} or {last}{hint}")
+    raise OptionError(f"{problem}: expected {', '.join(usages[:-1])} or {usages[-1]}{hint}")
 
 
 def _usage(kind: ModelKind) -> str:

@@ -169,6 +169,9 @@ def _no_constant(name: str) -> JSON:
 def _check_key(key: str) -> None:
     if key in MODEL_ARGS:
         return
+    begun, dot, setting = key.partition(".")
+    if dot and difflib.get_close_matches(f"{begun}.", [LAUNCH], 1):
+        raise OptionError(f"--llm-model-arg: unknown key {key!r}; did you mean {LAUNCH}{setting}?")
     near = difflib.get_close_matches(key, MODEL_ARGS, 1)
     hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(MODEL_ARGS)}, {LAUNCH}SETTING"
     raise OptionError(f"--llm-model-arg: unknown key {key!r}{hint}")

@@ -85,6 +85,8 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("random?seed=x", "seed is 'x', expected a whole number"),
         ("random?sed=1", "there is no argument 'sed'; did you mean 'seed'?"),
         ("majority?seed=1", "there is no argument 'seed'"),
+        ("llama.cpp:m.gguf", "there is no kind 'llama.cpp'; did you mean llama-cpp:m.gguf?"),
+        ("VLLM:org/name?launch.max_num_seqs=8", "did you mean vllm:org/name?launch.max_num_seqs=8?"),
         ("two words", "expected demo, a Hugging Face id"),
         ("org/name--x", "expected demo"),
         ("https://user:password1@host/org/name", "https://host/org/name: the URL holds a user name or a password"),
@@ -185,7 +187,12 @@ def test_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_file(checkpoint: Path) -> None:
-    assert "is a file" in refusal(checkpoint / "model.safetensors")
+    assert refusal(checkpoint / "model.safetensors").endswith(
+        "is a file; --llm-model takes the folder that holds config.json"
+    )
+    gguf = checkpoint / "m.gguf"
+    gguf.touch()
+    assert refusal(gguf).endswith(f"; llama.cpp runs it: --llm-model llama-cpp:{gguf}")
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

@@ -252,6 +252,7 @@ def test_what_cannot_be_started_is_one_line(project: Project) -> None:
         ("--llm-revision=main",): "--llm-revision main: vllm:./ckpt is a folder",
         ("--llm-ray=local",): "--llm-ray: the servers of vllm:./ckpt are started on this machine",
         ("--llm-model-arg=launch.command=/no/such",): "launch.command=/no/such: there is no such executable",
+        ("--llm-model-arg=launch.command=/etc",): "launch.command=/etc: this is no file that can be executed",
     }
     for arguments, expected in refused.items():
         result = project.run(suite, *arguments)
@@ -262,6 +263,7 @@ def test_what_cannot_be_started_is_one_line(project: Project) -> None:
     for model, expected in {
         "vllm:./nowhere": "there is no folder",
         "llama-cpp:ckpt/config.json": "ckpt/config.json: it is no GGUF file",
+        "llama-cpp:ckpt": "ckpt is a folder, expected a file .gguf; vLLM runs checkpoints",
         "llama-cpp:m.gguf?launch.timeout=soon": "launch.timeout: found 'soon', expected a number of seconds",
     }.items():
         result = project.run(suite, model=model)

@@ -87,7 +87,8 @@ def _check_folder(name: str, folder: Path) -> None:
     if not folder.exists():
         raise model_error(name, f"there is no folder {folder}")
     if not folder.is_dir():
-        raise model_error(name, f"{folder} is a file; --llm-model takes the folder that holds {CONFIG}")
+        hint = f"; llama.cpp runs it: --llm-model llama-cpp:{name}" if folder.suffix.lower() == ".gguf" else ""
+        raise model_error(name, f"{folder} is a file; --llm-model takes the folder that holds {CONFIG}{hint}")
     if (folder / CONFIG).exists():
         return
     if (folder / ADAPTER_CONFIG).exists():

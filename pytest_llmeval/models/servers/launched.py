@@ -181,7 +181,9 @@ class Launched(Remote):
             return None
         found = shutil.which(os.path.expanduser(given))
         if found is None:
-            raise model_error(spec.name, f"{LAUNCH}command={given}: there is no such executable")
+            exists = os.path.exists(os.path.expanduser(given))
+            why = "this is no file that can be executed" if exists else "there is no such executable"
+            raise model_error(spec.name, f"{LAUNCH}command={given}: {why}")
         return os.path.abspath(found)
 
     def digest(self, spec: ModelSpec, settings: ModelSettings) -> str:
@@ -469,6 +471,8 @@ class LaunchedLlamaCpp(Launched):
 
     def header(self, spec: ModelSpec) -> GGUFHeader:
         """Return what the file says of the model. Raises ``ModelError`` for a file that cannot be run."""
+        if os.path.isdir(spec.location):
+            raise model_error(spec.name, f"{spec.location} is a folder, expected a file .gguf; vLLM runs checkpoints")
         try:
             return read_gguf(Path(spec.location))
         except OSError as error:

@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -286,6 +287,8 @@ _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: |\b(?:error|fatal|failed)\b", 
 
 
 def _described_code(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "signal 9, with which the system also ends what uses up its memory"
     return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
 
