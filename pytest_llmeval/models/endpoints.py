@@ -176,6 +176,8 @@ def parse_launch_setting(key: str, text: str, where: str) -> tuple[str, str]:
         raise OptionError(f"{where}: {LAUNCH}{name}: found {quoted(value)}, expected a value of one line")
     if name == "timeout":
         _seconds(LAUNCH + name, value, where)
+    if name == "tensor_parallel_size":  # the number of cards that a server is shown
+        _count(LAUNCH + name, value, where)
     return name, value
 
 
@@ -374,6 +376,8 @@ class ServerArguments:
     on_lost: Callable[[Endpoint], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
     """Called after a connection was lost, before the request is sent again: it waits for a server that is started anew,
     and raises ``ModelStopped`` if it is gone for good."""
+    no_chat: str | None = None
+    """Why the server's own form of chats is not the model's, if that is known; then no chat is sent."""
 
     @classmethod
     def of(

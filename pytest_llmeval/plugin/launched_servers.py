@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.models.servers.launching import LaunchedModel, LaunchPlan
     from pytest_llmeval.plugin.settings import Settings
 
-__all__ = ["end_previous", "keep_until_next", "launched_servers", "share_launched", "start_keeper"]
+__all__ = ["end_previous", "launched_servers", "share_launched", "start_keeper", "watch_launched"]
 
 _FOLDER = "llmeval_launched"
 _folder_key = pytest.StashKey[Path]()
@@ -45,20 +45,24 @@ def start_keeper(config: pytest.Config, specs: Sequence[ModelSpec], own: ModelSe
     config.stash[_folder_key] = keeper.folder
 
 
-def keep_until_next(
+def watch_launched(
     config: pytest.Config, settings: Settings, spec: ModelSpec, model: Model, own: ModelSettings
 ) -> None:
-    """Note that a launched model is evaluated, so that its servers end before the next model needs the memory.
+    """Have the timer of pytest-timeout stopped while the servers of a model start, and those of a model that is
+    evaluated ended before the next model needs the memory.
 
     Those that a judge or embedder shares run on, and those of workers: another worker may still need them.
     """
     from pytest_llmeval.models.servers.launching import LaunchedModel
 
     assert isinstance(spec.kind, Launched)
+    assert isinstance(model, LaunchedModel)
+    if (loading_time := config.pluginmanager.get_plugin("llmeval-loading-time")) is not None:
+        model.starting = loading_time.stopped
     digest = spec.kind.digest(spec, own)
     roles = [one for specs in settings.role_specs.values() for one in specs]
     is_shared = any(isinstance(one.kind, Launched) and one.kind.digest(one, own) == digest for one in roles)
-    if isinstance(model, LaunchedModel) and not is_shared and not is_worker(config):
+    if spec.role is None and not is_shared and not is_worker(config):
         config.stash[_evaluated_key] = model
 
 

@@ -26,7 +26,7 @@ from pytest_llmeval.models.servers.launched import Launched
 from pytest_llmeval.models.settings import ModelSettings, ReplicaSettings, merge_model_args
 from pytest_llmeval.models.specs import ModelSpec
 from pytest_llmeval.plugin.budget import budget_of, check_budget
-from pytest_llmeval.plugin.launched_servers import end_previous, keep_until_next, launched_servers
+from pytest_llmeval.plugin.launched_servers import end_previous, launched_servers, watch_launched
 from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.settings import Settings, settings_key
 from pytest_llmeval.plugin.stash import model_key, stored_model_key
@@ -271,8 +271,8 @@ def loaded_model(config: pytest.Config, spec: ModelSpec, device: str) -> Model:
             folder, show = launched_servers(config, spec)
             shared = replace(shared, device=settings.device, launched=folder, show_start=show)
         loaded = load_model(spec, replace(shared, budget=budget_of(config)))
-        if isinstance(spec.kind, Launched) and spec.role is None:
-            keep_until_next(config, settings, spec, loaded, shared)
+        if isinstance(spec.kind, Launched):
+            watch_launched(config, settings, spec, loaded, shared)
     if answers_in_background(loaded) and callable(close := getattr(loaded, "close", None)):
         config.add_cleanup(close)
     if (store := store_of(config)) is None:

@@ -13,8 +13,10 @@ and VS Code shows results of tests alone that were collected.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Generator, Iterable, Sequence
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +141,8 @@ _FIXTURES = frozenset((*MODEL_FIXTURES, "llm_device"))
 
 
 class LoadingTime:
-    """Stops the timer of pytest-timeout while a model loads, by the hooks that pytest-timeout has for plugins.
+    """Stops the timer of pytest-timeout while a model loads or its server starts, by the hooks that pytest-timeout has
+    for plugins.
 
     With ``timeout_func_only`` the timer starts after all fixtures, and there is nothing to do.
     """
@@ -159,14 +162,20 @@ class LoadingTime:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
-        """Stop the timer while a model loads, and give the test its full time after that."""
-        running = self._running
-        if fixturedef.argname not in _FIXTURES or running is None:
+        with self.stopped() if fixturedef.argname in _FIXTURES else contextlib.nullcontext():
             return (yield)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the timer of the test that runs, and give the test its full time after that."""
+        running = self._running
+        if running is None or threading.current_thread() is not threading.main_thread():  # a signal's timer is there
+            yield
+            return
         item, settings = running
         self._hook.pytest_timeout_cancel_timer(item=item)
         try:
-            return (yield)
+            yield
         finally:
             self._hook.pytest_timeout_set_timer(item=item, settings=settings)
 

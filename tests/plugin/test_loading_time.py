@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.suites_for_tests import SUMS
+from tests.servers.fake_server import executable
+from tests.servers.gguf_files import gguf_bytes
+from tests.servers.test_server_sessions import written_suite
 
 TIMEOUT = '''
 """pytest-timeout 2.4 as other plugins see it: its name, its hooks, and when it calls them. The timer writes a log."""
@@ -104,3 +107,21 @@ def test_the_timer_stands_still_while_what_scorers_ask_loads(llm_pytester: pytes
     assert llm_pytester.runpytest("-p", "timeout", "-p", "no:xdist").ret == 0
     log = (llm_pytester.path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert log == ["test_it: 5 s begin", "test_it: end", "loading", "test_it: 5 s begin", "test_it: end"]
+
+
+def test_the_timer_stands_still_while_a_server_starts_whose_replies_are_kept(
+    llm_pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm_pytester.path.joinpath("m.gguf").write_bytes(gguf_bytes())
+    server = executable(llm_pytester.path, "llama-server")
+    monkeypatch.setenv("FAKE_SERVER_LOG", str(llm_pytester.path / "starts.log"))
+    model = f"--llm-model=llama-cpp:m.gguf?launch.command={server}"
+    llm_pytester.makepyfile(timeout=TIMEOUT)
+    llm_pytester.syspathinsert()
+    suite = written_suite(llm_pytester, 2)
+    for _ in range(2):
+        assert llm_pytester.runpytest("-p", "timeout", "-p", "no:xdist", "--llm-store=store", model, suite).ret == 0
+    log = (llm_pytester.path / "log.txt").read_text(encoding="utf-8").splitlines()
+    loading, start = ["w0: 5 s begin", "w0: end"], ["w0: 5 s begin", "w0: end"]
+    rest = ["w0: 5 s begin", "w0: end", "w1: 5 s begin", "w1: end"]
+    assert log == [*loading, *start, *rest, *loading, *rest], "the second session has all replies"

@@ -29,6 +29,7 @@ _KNOWN = frozenset(
     {
         *("serve", "host", "port", "served-model-name", "model", "alias", "dtype", "max-model-len", "ctx-size"),
         *("tensor-parallel-size", "revision", "trust-remote-code", "n-gpu-layers", "no-enable-prefix-caching"),
+        "chat-template",
     }
 )
 

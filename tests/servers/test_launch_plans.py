@@ -158,6 +158,22 @@ def test_what_the_file_says_is_shown_before_its_server_runs(folder: Path) -> Non
         plans("llama-cpp:m.gguf")
 
 
+def test_file_without_a_chat_template_is_sent_no_chats(folder: Path) -> None:
+    def no_chat(*arguments: str) -> str | None:
+        spec, own = given("llama-cpp:m.gguf", *arguments)
+        assert isinstance(spec.kind, Launched)
+        return spec.kind.no_chat(spec, own)
+
+    python = f"launch.command={folder}/python3.99"
+    expected = "the file has no chat template; give it one by --llm-model-arg launch.{}=NAME, such as chatml"
+    assert no_chat() == expected.format("chat_template")
+    assert no_chat(python, "launch.chat_template=chatml") == expected.format("chat_format")
+    assert no_chat("launch.chat-template-file=t.jinja") is None
+    assert no_chat(python, "launch.chat_format=chatml") is None
+    (folder / "m.gguf").write_bytes(gguf_bytes({"tokenizer.chat_template": "{{ messages }}"}))
+    assert no_chat() is None
+
+
 def test_version_of_another_environment_is_known_without_loading_it(folder: Path) -> None:
     (folder / "vllm").write_text(f"#!{sys.executable}\nimport no_such_module\n")
     assert launched._interpreter_of(str(folder / "vllm")) == sys.executable
@@ -174,6 +190,8 @@ def test_names(folder: Path) -> None:
         "llama-cpp:m.gguf?base_url=http://x/v1": "there is no argument 'base_url'",
         "vllm:a?launch.seed=1&launch.seed=2": "found 'launch.seed' twice",
         "vllm:a?launch.=1": "expected the name of a setting of the server",
+        "vllm:a?launch.tensor_parallel_size=two": "launch.tensor_parallel_size: found 'two', expected a",
+        "vllm:a?launch.timeout=0": "launch.timeout: found '0', expected a number of seconds",
         "vllm:a?launch.api_key=abc": "launch.api_key: the session decides this itself",
     }.items():
         with pytest.raises(OptionError) as caught:

@@ -237,6 +237,14 @@ def test_llama_server_is_waited_for_and_gets_its_own_words(project: Project, mon
     (model,) = report_of(project.folder)["models"]
     assert (model["dtype"], model["details"]["has_chat_template"]) == ("Q8_0", False)
     project.check_all_ended()
+    chats = written_suite(project.pytester, 2, chat=True)
+    result = project.pytester.runpytest("--llm-model=llama-cpp:m.gguf", chats)
+    result.stdout.fnmatch_lines(
+        ["*sample 'w0': *the file has no chat template; give it one by --llm-model-arg launch.chat_template=NAME*"]
+    )
+    given = ("--llm-model=llama-cpp:m.gguf?launch.chat_template=chatml", "--llm-report=report.json")
+    project.pytester.runpytest(*given, chats)
+    scored_once(project.folder, 2)
 
 
 @pytest.mark.slow

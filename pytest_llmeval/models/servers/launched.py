@@ -154,6 +154,10 @@ class Launched(Remote):
         """Return the commit of a model of the hub; None for what is no such model. Raises ``ModelError``."""
         return None
 
+    def no_chat(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
+        """Return why the server cannot be sent chats, if that is known before it runs."""
+        return None
+
     def key_variable_of(self, executable: Sequence[str]) -> str:
         """Return the environment variable in which this server expects its key."""
         return self.key_variable
@@ -232,8 +236,12 @@ class Launched(Remote):
         numbers = servers.numbers_of(digest)
 
         def arguments_at(urls: Sequence[str]) -> ServerArguments:
-            arguments = self._arguments_at(urls, spec, settings.model_args)
-            return replace(arguments, shared_folder=settings.shared_folder, budget=settings.budget)
+            return replace(
+                self._arguments_at(urls, spec, settings.model_args),
+                shared_folder=settings.shared_folder,
+                budget=settings.budget,
+                no_chat=self.no_chat(spec, settings),
+            )
 
         identity = self.identity(spec, settings, servers.plans[numbers[0]])
         return LaunchedModel(
@@ -527,6 +535,14 @@ class LaunchedLlamaCpp(Launched):
         address = ["--host", "127.0.0.1", "--port", "{port}"]
         flags = [part for name, value in _flags(ours, launch).items() for part in (f"--{name}", value)]
         return ours, [*named, *address, *flags]
+
+    def no_chat(self, spec: ModelSpec, settings: ModelSettings) -> str | None:
+        """See ``Launched``. llama.cpp would write chats to a file without a template in another model's form."""
+        is_llama_server = len(self.executable(spec, settings)) == 1
+        names = ("chat_template", "chat_template_file") if is_llama_server else ("chat_format",)
+        if self.header(spec).has_chat_template or any(name in self.launch_settings(spec, settings) for name in names):
+            return None
+        return f"the file has no chat template; give it one by --llm-model-arg {LAUNCH}{names[0]}=NAME, such as chatml"
 
     def key_variable_of(self, executable: Sequence[str]) -> str:
         return self.key_variable if len(executable) == 1 else "API_KEY"

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -326,6 +327,8 @@ class LaunchedModel(UniformBackend):
         self._model: ServerModel | None = None
         self._error: str | None = None
         self._lock = threading.Lock()
+        self.starting: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        """Returns the context in which the servers are started: the time is not the test's that needs them first."""
 
     @property
     def identity(self) -> ModelIdentity:  # type: ignore[override]
@@ -343,7 +346,8 @@ class LaunchedModel(UniformBackend):
                 raise ModelStoppedError(self._error)
             if self._model is None:
                 try:
-                    self._model = self._loaded()
+                    with self.starting():
+                        self._model = self._loaded()
                 except LLMEvalError as error:
                     self._error = str(error)
                     raise ModelStoppedError(self._error) from None

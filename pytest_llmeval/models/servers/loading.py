@@ -168,7 +168,7 @@ class ServerTokenizer:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self.eos_token_id: int | None = None
-        self.chat_template = "the server's own; it may have tools and tool_calls"
+        self.chat_template: str | None = "the server's own; it may have tools and tool_calls"
         self.encode = functools.lru_cache(maxsize=4096)(self._encode)
 
     def looks_sound(self) -> bool:
@@ -283,6 +283,8 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
     if not embeds and (not first.dialect.is_hosted or arguments.tokenizer is not None):
         tokenizer, source = local_tokenizer(name, arguments.tokenizer, first.found)
     own = None if tokenizer is not None or first.dialect.is_hosted or embeds else tokenizer_of(replicas)
+    if own is not None and arguments.no_chat is not None:
+        own.chat_template = None
     used = tokenizer if tokenizer is not None else own
     encoder = None if used is None else Encoder(cast("Tokenizer", used))
 
@@ -290,6 +292,7 @@ def _load(name: str, arguments: ServerArguments, clients: Sequence[Client], role
         if embeds:
             return await examine_embeddings(member.dialect, member.client)
         verdict = await examine(member.dialect, member.client, encoder, source)
+        verdict = dataclasses.replace(verdict, chat=arguments.no_chat or verdict.chat)
         if has_json_replies and verdict.chat is None:
             await find_json_way(member.dialect, member.client)
         return verdict
