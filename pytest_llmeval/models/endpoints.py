@@ -211,15 +211,18 @@ def _dialect(key: str, text: str, where: str) -> str:
 
 def _count(key: str, text: str, where: str) -> int:
     if not re.fullmatch(r"0*[1-9][0-9]{0,5}", text):
-        raise _refused(where, key, quoted(text), f"a whole number, 1 or more ({SERVER_ARGS[key]})")
+        raise _refused(where, key, quoted(text), f"a whole number, 1 or more{_meaning(key)}")
     return int(text)
+
+
+def _meaning(key: str) -> str:
+    return f" ({SERVER_ARGS[key]})" if key in SERVER_ARGS else ""
 
 
 def _seconds(key: str, text: str, where: str) -> float:
     number = _number(text)
     if not (math.isfinite(number) and number > 0):
-        meaning = f" ({SERVER_ARGS[key]})" if key in SERVER_ARGS else ""
-        raise _refused(where, key, quoted(text), f"a number of seconds above 0{meaning}")
+        raise _refused(where, key, quoted(text), f"a number of seconds above 0{_meaning(key)}")
     return number
 
 
