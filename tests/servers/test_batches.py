@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval.models.servers.client import Batches, Take
+from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.types import LoglikelihoodRequest
 from tests.servers.conftest import Connect
 from tests.servers.language_models import DEMO

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.base import ended_at_limit
-from pytest_llmeval.models.servers.client import Batches, RequestRefused, Take
+from pytest_llmeval.models.servers.batches import Batches, Take
+from pytest_llmeval.models.servers.client import RequestRefused
 from pytest_llmeval.models.servers.connections import served_by
 from pytest_llmeval.models.servers.dialect import (
     WEAKER,

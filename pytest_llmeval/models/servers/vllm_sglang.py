@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
-from pytest_llmeval.models.servers.client import Batches, Take
+from pytest_llmeval.models.servers.batches import Batches, Take
 from pytest_llmeval.models.servers.completions import (
     CompletionsDialect,
     logprob_lists,
