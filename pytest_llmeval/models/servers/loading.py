@@ -30,14 +30,12 @@ from pytest_llmeval.models.servers.ollama import OllamaDialect
 from pytest_llmeval.models.servers.planning import Planner
 from pytest_llmeval.models.servers.server_checks import (
     GREEDY_PROMPTS,
-    Probe,
-    ServerVerdict,
     examine,
     examine_embeddings,
     find_json_way,
     greedy_replies,
-    merged,
 )
+from pytest_llmeval.models.servers.verdict import Probe, ServerVerdict, merged
 from pytest_llmeval.models.servers.vllm_sglang import VLLM, SGLang
 from pytest_llmeval.roles import ROLES, Role
 from pytest_llmeval.text.messages import openai_messages, read_messages

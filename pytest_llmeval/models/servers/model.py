@@ -23,7 +23,7 @@ from pytest_llmeval.models.servers.client import Client, ModelStopped, RequestRe
 from pytest_llmeval.models.servers.connections import served_together
 from pytest_llmeval.models.servers.dialect import Dialect, FoundServer, ScoredPrompt
 from pytest_llmeval.models.servers.planning import Embedded, Options, Pair, PlannedText, Planner, Question, Windows
-from pytest_llmeval.models.servers.server_checks import ServerVerdict
+from pytest_llmeval.models.servers.verdict import ServerVerdict
 from pytest_llmeval.types import (
     GenerateResponse,
     LoglikelihoodResponse,

@@ -13,7 +13,7 @@ from pytest_llmeval.errors import ContextLengthError, RequestError
 from pytest_llmeval.models.base import check_settings
 from pytest_llmeval.models.encoding import EncodedPair, Encoder, check_encodable, rolling_windows
 from pytest_llmeval.models.servers.dialect import Dialect, TextPair
-from pytest_llmeval.models.servers.server_checks import ServerVerdict
+from pytest_llmeval.models.servers.verdict import ServerVerdict
 from pytest_llmeval.text.reasoning import Tags, opened_by
 from pytest_llmeval.types import (
     EmbeddingRequest,

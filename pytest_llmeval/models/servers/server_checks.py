@@ -11,48 +11,22 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.models.encoding import EncodedPair, Encoder
-from pytest_llmeval.models.servers.client import RequestRefused
+from pytest_llmeval.models.servers.client import Client, RequestRefused
 from pytest_llmeval.models.servers.dialect import WEAKER, Dialect, Sampled, TextPair, Written
 from pytest_llmeval.models.servers.echoed_logprobs import Generic
+from pytest_llmeval.models.servers.verdict import MOST_NOISE, TOLERANCE, Compared, Probe, ServerVerdict
 from pytest_llmeval.text.redaction import one_line
 from pytest_llmeval.types import JSON, GenerateRequest, Message
 
-if TYPE_CHECKING:
-    from pytest_llmeval.models.encoding import EncodedPair
-    from pytest_llmeval.models.servers.client import Client
-    from pytest_llmeval.models.servers.dialect import TextPair
+__all__ = ["GREEDY_PROMPTS", "examine", "examine_embeddings", "find_json_way", "greedy_replies"]
 
-__all__ = [
-    "GREEDY_PROMPTS",
-    "PROBES",
-    "TOLERANCE",
-    "Compared",
-    "IgnoredMaxTokens",
-    "LoglikelihoodChecks",
-    "Probe",
-    "ServerVerdict",
-    "WrongLogprobs",
-    "examine",
-    "examine_embeddings",
-    "find_json_way",
-    "greedy_replies",
-    "merged",
-    "raise_if_passing",
-    "reason_of",
-]
-
-TOLERANCE = 1e-3
-"""The most nats between two logprobs of one token; servers that compute in float32 stay far below it."""
-MOST_NOISE = 0.25
-_MOST_MEAN_NOISE = 0.05
-"""The noise that half precision may add: at one token, and on average. Every fault looked for is larger."""
-PROBES = (
+_PROBES = (
     "The sun rises in the east and sets in the west. In the morning the first light",
     "purple seven quickly Tuesday river not",
     "x = 3; y = 8; the",
@@ -69,9 +43,9 @@ _FRESH_WORDS = (
     *("Notes", "Report", "Minutes", "Summary", "Record", "Draft", "Copy", "Letter", "Page", "Chapter", "Story", "List"),
     *("apple", "river", "stone", "window", "garden", "winter", "paper", "silver", "morning", "market", "lamp", "road"),
 )
-_SAME = (PROBES[0], " of the day falls on seven purple elephants, and the old bridge stays closed")
+_SAME = (_PROBES[0], " of the day falls on seven purple elephants, and the old bridge stays closed")
 """A text with a continuation of words of which most are unlikely: what other weights make of it is not the same."""
-_FORCED = ((PROBES[0], " of"), (PROBES[1], " a"), (PROBES[3], " the"))
+_FORCED = ((_PROBES[0], " of"), (_PROBES[1], " a"), (_PROBES[3], " the"))
 """Texts with continuations that are one token of most tokenizers, and that are not what comes next."""
 _TOKENS_PROBE = "  The 3 quick foxes\n\tcost 1,234.50 € — naïve café, été, 漢字 and Ω; don't 🙂!"
 _NUM_SAMPLED = 4
@@ -86,7 +60,7 @@ _JSON_SCHEMA: JSON = {
     "required": ["label", "score"],
     "additionalProperties": False,
 }
-GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", PROBES[0])
+GREEDY_PROMPTS = ("Name three animals, and say what each of them eats.", _PROBES[0])
 """Prompts for replicas whose weights cannot be compared by logprobs."""
 _NUM_GREEDY = 24
 
@@ -101,8 +75,8 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     chat = await _judge_chat(dialect, client)
     try:
         text = await _judge_text(dialect, client, notes) if dialect.takes_text else chat
-    except IgnoredMaxTokens as error:
-        text = chat = reason_of(error)
+    except _IgnoredMaxTokens as error:
+        text = chat = _reason_of(error)
     if text is not None and chat is None and dialect.takes_text:
         dialect.takes_text = False
         notes.append(f"no text completions ({text}): a text prompt is sent as one turn of the user")
@@ -110,7 +84,7 @@ async def examine(dialect: Dialect, client: Client, encoder: Encoder | None, tok
     elif not dialect.takes_text:
         notes.append("a text prompt is sent as one turn of the user")
     notes += [f"the server does not take {name}" for name in dialect.left_out]
-    loglikelihood = LoglikelihoodChecks(dialect, client, encoder, tokenizer, notes)
+    loglikelihood = _LoglikelihoodChecks(dialect, client, encoder, tokenizer, notes)
     reason = await loglikelihood.judge()
     if reason is None and not tokenizer:
         notes.append("tokens and BOS are the server's own, not compared with a tokenizer (tokenizer=ID_OR_FOLDER)")
@@ -133,12 +107,12 @@ async def examine_embeddings(dialect: Dialect, client: Client) -> ServerVerdict:
     """
     reason = None
     try:
-        one, other = await asyncio.gather(*(dialect.embed(client, text) for text in PROBES[:2]))
+        one, other = await asyncio.gather(*(dialect.embed(client, text) for text in _PROBES[:2]))
         if one.vector == other.vector:
             reason = "two texts have the same embedding"
     except RequestError as error:
-        raise_if_passing(error, client, "of embeddings")
-        reason = reason_of(error)
+        _raise_if_passing(error, client, "of embeddings")
+        reason = _reason_of(error)
     return ServerVerdict(text=_ALONE, chat=_ALONE, loglikelihood=_ALONE, embeddings=reason, embeds=True)
 
 
@@ -155,9 +129,9 @@ async def find_json_way(dialect: Dialect, client: Client) -> None:
             await dialect.write(client, request)
             break
         except RequestRefused as error:
-            raise_if_passing(error, client, "of replies in JSON")
+            _raise_if_passing(error, client, "of replies in JSON")
             if dialect.json_way == "text":
-                raise ModelError(f"{client.endpoint.url}: no reply in JSON: {reason_of(error)}") from None
+                raise ModelError(f"{client.endpoint.url}: no reply in JSON: {_reason_of(error)}") from None
             dialect.json_way = WEAKER[dialect.json_way]
         except RequestError:
             break  # it took the format, and what it writes is checked for each verdict
@@ -189,15 +163,15 @@ async def _judge_chat(dialect: Dialect, client: Client) -> str | None:
     try:
         for limited in (request, replace(request, max_tokens=_NUM_SHORT)):
             _check_length(await dialect.write(client, limited), limited)
-    except (RequestError, IgnoredMaxTokens) as error:
-        raise_if_passing(error, client, "of chats")
-        return reason_of(error)
+    except (RequestError, _IgnoredMaxTokens) as error:
+        _raise_if_passing(error, client, "of chats")
+        return _reason_of(error)
     return None
 
 
 async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str | None:
     try:
-        for probe in PROBES:
+        for probe in _PROBES:
             request = GenerateRequest(probe, max_tokens=_NUM_WRITTEN)
             written = await dialect.write(client, request)
             _check_length(written, request)
@@ -211,14 +185,14 @@ async def _judge_text(dialect: Dialect, client: Client, notes: list[str]) -> str
                 break
     except RequestError as error:
         # Also for 500: to send texts as chats instead changes what is measured.
-        raise_if_passing(error, client, "of texts", is_500_passing=True)
-        return reason_of(error)
+        _raise_if_passing(error, client, "of texts", is_500_passing=True)
+        return _reason_of(error)
     return None
 
 
 def _check_length(written: Written, request: GenerateRequest) -> None:
     if written.num_tokens is not None and written.num_tokens > request.max_tokens:
-        raise IgnoredMaxTokens(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
+        raise _IgnoredMaxTokens(f"max_tokens was {request.max_tokens} and the reply has {written.num_tokens} tokens")
 
 
 def _stop_in(text: str) -> str | None:
@@ -241,7 +215,7 @@ class _Case:
     logprobs: tuple[float, ...]
 
 
-class LoglikelihoodChecks:
+class _LoglikelihoodChecks:
     """Judges one server's log-likelihoods."""
 
     def __init__(
@@ -270,9 +244,9 @@ class LoglikelihoodChecks:
             self.compared = Compared()
             try:
                 await self._check()
-            except (RequestError, WrongLogprobs) as error:
-                raise_if_passing(error, self._client, "of log-likelihoods")
-                reasons.append(reason_of(error))
+            except (RequestError, _WrongLogprobs) as error:
+                _raise_if_passing(error, self._client, "of log-likelihoods")
+                reasons.append(_reason_of(error))
             else:
                 return None
         return reasons[0]
@@ -289,7 +263,7 @@ class LoglikelihoodChecks:
 
     async def _check(self) -> None:
         if self._dialect.scores == "ids" and self._encoder is None:
-            raise WrongLogprobs("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
+            raise _WrongLogprobs("the model's tokenizer is not known; name it: tokenizer=ID_OR_FOLDER")
         await self._check_first()
         await self._check_tokenizer()
         fresh = await self._check_beginnings()
@@ -297,7 +271,7 @@ class LoglikelihoodChecks:
         for case, values in cases:
             self.compared.add(values, case.logprobs)
         if not self.compared.is_close:
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the logprobs of a prompt's tokens differ by up to {self.compared.largest:.2g} from those of the same "
                 "tokens when the server writes them (shifted, without BOS, or processed)"
             )
@@ -305,7 +279,7 @@ class LoglikelihoodChecks:
         for pair, values in ((fresh[0], fresh[1]), *((case.pair, values) for case, values in reversed(cases))):
             orders.add((await self._dialect.score(self._client, pair)).logprobs, values)
         if not orders.is_close:
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"logprobs depend on what was asked before: the same prompt differs by {orders.largest:.2g}"
             )
         self.compared.differences += orders.differences
@@ -336,7 +310,7 @@ class LoglikelihoodChecks:
             if same:
                 compared.add(values, whole[: len(values)])
         if not compared.is_close:
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the logprob of a token changes by up to {compared.largest:.2g} with what stands behind it: the "
                 "numbers are shifted, or depend on what was asked before"
             )
@@ -344,7 +318,7 @@ class LoglikelihoodChecks:
 
     async def _check_first(self) -> None:
         """Refuse log-likelihoods at once, and not after all tries, if the server says that it does not give them."""
-        pair = await self._pair(PROBES[0], " of")
+        pair = await self._pair(_PROBES[0], " of")
         self._dialect.tries = 1
         try:
             await self._dialect.score(self._client, pair)
@@ -352,7 +326,7 @@ class LoglikelihoodChecks:
             words = ("logits_all", "not support", "unsupported", "echo", "logprobs")
             if any(word in str(error).lower() for word in words):
                 hint = "; start it with --logits_all true" if "logits_all" in str(error) else ""
-                raise WrongLogprobs(f"{reason_of(error)}{hint}") from None
+                raise _WrongLogprobs(f"{_reason_of(error)}{hint}") from None
         finally:
             self._dialect.tries = None
 
@@ -366,13 +340,13 @@ class LoglikelihoodChecks:
         except RequestError:
             theirs = None
         if theirs is not None and theirs != own:
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the tokenizer {self._tokenizer} makes {len(own)} other tokens of a text than the server, which makes "
                 f"{len(theirs)}"
             )
         sampled = await self._dialect.sample(self._client, _TOKENS_PROBE, num_tokens=1, temperature=0.0)
         if sampled.num_prompt_tokens not in (None, len(own)):
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the tokenizer {self._tokenizer} makes {len(own)} tokens of a text, and the server read "
                 f"{sampled.num_prompt_tokens}: another tokenizer, or BOS missing or doubled"
             )
@@ -394,7 +368,7 @@ class LoglikelihoodChecks:
         encoded to; asked by text, such a probe says nothing.
         """
         cases = []
-        for number, probe in enumerate(PROBES):
+        for number, probe in enumerate(_PROBES):
             sampled = await self._dialect.sample(
                 self._client, probe, num_tokens=_NUM_SAMPLED, temperature=1.0 if number else 0.0
             )
@@ -405,9 +379,9 @@ class LoglikelihoodChecks:
             if len(scored.logprobs) == len(case.logprobs):
                 cases.append((case, scored.logprobs))
             elif isinstance(case.pair, EncodedPair):
-                raise WrongLogprobs(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
+                raise _WrongLogprobs(f"the echo has {len(scored.logprobs)} logprobs of {len(case.logprobs)} tokens")
         if not any(value < -MOST_NOISE for case, _ in cases for value in case.logprobs):
-            raise WrongLogprobs("no token that the server wrote could be compared with its echo")
+            raise _WrongLogprobs("no token that the server wrote could be compared with its echo")
         return cases
 
     async def _case(self, probe: str, sampled: Sampled) -> _Case | None:
@@ -420,7 +394,7 @@ class LoglikelihoodChecks:
             return _Case(TextPair(probe, "".join(texts)), sampled.logprobs)
         context = await self._tokens(probe)
         if sampled.num_prompt_tokens not in (None, len(context)):
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the server read {sampled.num_prompt_tokens} tokens of a text that has {len(context)}: another "
                 "tokenizer, or BOS missing or doubled"
             )
@@ -451,7 +425,7 @@ class LoglikelihoodChecks:
         try:
             found = await self._dialect.next_logprobs(self._client, case.pair.context, [first, other])
         except RequestError as error:
-            self._notes.append(f"options are asked for one by one ({reason_of(error)})")
+            self._notes.append(f"options are asked for one by one ({_reason_of(error)})")
             return
         if found is None:
             return
@@ -459,7 +433,7 @@ class LoglikelihoodChecks:
         compared = Compared()
         compared.add([found.logprobs[first], found.logprobs[other]], [scored[0], unlikely.logprobs[0]])
         if not compared.is_close:
-            raise WrongLogprobs(
+            raise _WrongLogprobs(
                 f"the logprob of a token in the prompt differs by {compared.largest:.2g} from that of the same token "
                 "when the server writes it"
             )
@@ -479,165 +453,27 @@ class LoglikelihoodChecks:
                 if len(echoed.logprobs) == 1:
                     compared.add(forced.logprobs, echoed.logprobs)
         except RequestError as error:
-            self._notes.append(f"options of one token are asked for by echo ({reason_of(error)})")
+            self._notes.append(f"options of one token are asked for by echo ({_reason_of(error)})")
             return
         self._dialect.forces_tokens = bool(compared.differences) and compared.is_close
 
 
-# The verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A text whose logprobs (nats) are known."""
-
-    pair: EncodedPair | TextPair
-    logprobs: tuple[float, ...]
-
-    def difference(self, other: Probe) -> str | None:
-        """Return what is different; None if both could come from one model."""
-        if len(self.logprobs) != len(other.logprobs):
-            return f"its tokens are {len(other.logprobs)} and not {len(self.logprobs)}"
-        compared = Compared()
-        compared.add(self.logprobs, other.logprobs)
-        return None if compared.is_close else f"the logprob of a token differs by {compared.largest:.2g}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerVerdict:
-    """The verdict on what a server can be asked for: None for what works, else the reason.
-
-    ``embeds``: it was tried whether it gives ``embeddings``, and nothing else.
-    ``uses_next``: the logprobs of several tokens after one prompt come from one request, and are right.
-    ``counts_tokens``: the server counts the tokens of a text prompt as our tokenizer does, so that a prompt that was
-    cut shows. ``largest_difference`` (nats) was found between echo and generation, and between two orders. ``probe``
-    has the logprobs of one fixed text, which those of another model (on a replica, or behind the URL later) are not.
-    """
-
-    text: str | None = None
-    chat: str | None = None
-    loglikelihood: str | None = None
-    embeddings: str | None = None
-    embeds: bool = False
-    uses_next: bool = False
-    counts_tokens: bool = False
-    scores: str | None = None
-    largest_difference: float | None = None
-    notes: tuple[str, ...] = ()
-    probe: Probe | None = None
-
-    def refusal(self, method: str) -> str | None:
-        """Return why a method of ``Model`` is refused, None if it works. Whole texts need token ids."""
-        if method == "embed":
-            return self.embeddings
-        if method == "generate":
-            return self.text if self.chat is not None else None
-        if method == "loglikelihood_rolling" and self.loglikelihood is None and self.scores == "text":
-            return "this server's echo gives no logprob for the first token of a text"
-        return self.loglikelihood
-
-    @property
-    def does_nothing(self) -> bool:
-        """Return whether all is refused."""
-        return len(self.refusals) == len(self._abilities())
-
-    def as_json(self) -> dict[str, JSON]:
-        """Return for each ability, as the report has it, ``works`` or the reason why not."""
-        found: dict[str, JSON] = {
-            name: "works" if reason is None else f"refused: {reason}" for name, reason in self._abilities()
-        }
-        if self.largest_difference is not None:
-            found["largest_difference"] = self.largest_difference
-        if self.notes:
-            found["notes"] = list(self.notes)
-        return found
-
-    def summary(self) -> str:
-        """Return the part of pytest's header: ``text, chat, log-likelihoods (echo and generation within 2e-05)``."""
-        works = [name for name, reason in self._abilities() if reason is None]
-        line = "self-test: " + (", ".join(works) or "nothing works")
-        if self.loglikelihood is None and self.largest_difference is not None:
-            line += f" (echo and generation within {self.largest_difference:.0e})"
-        return "; ".join([line, *self.refusals, *self.notes])
-
-    @property
-    def refusals(self) -> list[str]:
-        """Return ``no text: REASON`` for each that is refused."""
-        return [f"no {name}: {reason}" for name, reason in self._abilities() if reason is not None]
-
-    def _abilities(self) -> Sequence[tuple[str, str | None]]:
-        if self.embeds:
-            return (("embeddings", self.embeddings),)
-        return (("text", self.text), ("chat", self.chat), ("log-likelihoods", self.loglikelihood))
-
-
-class WrongLogprobs(Exception):
+class _WrongLogprobs(Exception):
     """A server whose log-likelihoods cannot be believed; the message is the reason."""
 
 
-class IgnoredMaxTokens(Exception):
+class _IgnoredMaxTokens(Exception):
     """A server that writes more than it was asked for; the message says how much."""
 
 
-def reason_of(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return one_line(str(error), 200)
 
 
-def raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
+def _raise_if_passing(error: Exception, client: Client, what: str, *, is_500_passing: bool = False) -> None:
     """Raise ``ModelError`` if the server was only busy, or broken for the moment.
 
     Some servers answer 500 to requests that they can never answer; with ``is_500_passing`` a 500 counts as temporary.
     """
     if isinstance(error, RequestRefused) and error.is_temporary and (error.status != 500 or is_500_passing):
-        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {reason_of(error)}")
-
-
-@dataclass(slots=True)
-class Compared:
-    """The differences between the two numbers of each token."""
-
-    differences: list[float] = field(default_factory=list)
-
-    def add(self, one: Sequence[float], other: Sequence[float]) -> None:
-        self.differences += [abs(a - b) for a, b in zip(one, other, strict=True)]
-
-    @property
-    def largest(self) -> float:
-        return max(self.differences, default=0.0)
-
-    @property
-    def is_close(self) -> bool:
-        mean = sum(self.differences) / max(1, len(self.differences))
-        return self.largest <= TOLERANCE or (self.largest <= MOST_NOISE and mean <= _MOST_MEAN_NOISE)
-
-
-def merged(verdicts: Mapping[str, ServerVerdict]) -> ServerVerdict:
-    """Return one verdict of all replicas, by URL: what one of them cannot do is refused with its name."""
-    known = list(verdicts.values())
-    if len(known) == 1:
-        return known[0]
-
-    def reason(name: str) -> str | None:
-        return next((f"{url}: {r}" for url, v in verdicts.items() if (r := getattr(v, name)) is not None), None)
-
-    differences = [v.largest_difference for v in known if v.largest_difference is not None]
-    loglikelihood = reason("loglikelihood")
-    if known[0].embeds:
-        return replace(known[0], embeddings=reason("embeddings"))
-    for url, verdict in verdicts.items() if loglikelihood is None else ():
-        assert known[0].probe is not None
-        assert verdict.probe is not None
-        if difference := known[0].probe.difference(verdict.probe):
-            loglikelihood = f"{url} has other weights: of one text {difference}"
-            break
-    return ServerVerdict(
-        text=reason("text"),
-        chat=reason("chat"),
-        loglikelihood=loglikelihood,
-        uses_next=all(v.uses_next for v in known),
-        counts_tokens=all(v.counts_tokens for v in known),
-        scores=known[0].scores if loglikelihood is None else None,
-        largest_difference=max(differences, default=None),
-        notes=tuple(dict.fromkeys(note for v in known for note in v.notes)),
-        probe=known[0].probe,
-    )
+        raise ModelError(f"{client.endpoint.url}: the self-test {what} could not be ended: {_reason_of(error)}")
