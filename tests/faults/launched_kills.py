@@ -98,7 +98,7 @@ def kill_sessions(folder: Path, number: int, seed: int) -> Iterator[Kill]:
         place = folder / f"{one}"
         (place / "ckpt").mkdir(parents=True)
         (place / "ckpt/config.json").write_text("{}")
-        (place / "ckpt/model.safetensors").write_bytes(b"weights")
+        (place / "ckpt/model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
         (place / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False))
         kill = Kill(place, random_)
         kill.run()

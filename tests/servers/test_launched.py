@@ -21,7 +21,14 @@ from pytest_llmeval.errors import ModelStoppedError
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.keeper import log_file
-from pytest_llmeval.models.servers.launching import Keeper, LaunchedModel, LaunchedServers, LaunchPlan, _read_state
+from pytest_llmeval.models.servers.launching import (
+    Keeper,
+    LaunchedModel,
+    LaunchedServers,
+    LaunchPlan,
+    _read_state,
+    cause_of,
+)
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
 from pytest_llmeval.types import GenerateRequest
 from tests.servers.fake_server import executable, lives, starts
@@ -41,7 +48,7 @@ class Project:
         model = self.folder / "ckpt"
         model.mkdir()
         model.joinpath("config.json").write_text("{}")
-        model.joinpath("model.safetensors").write_bytes(b"weights")
+        model.joinpath("model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
         (self.folder / "m.gguf").write_bytes(gguf_bytes({"general.file_type": 7}))
         self.log = self.folder / "starts.log"
         monkeypatch.setenv("FAKE_SERVER_LOG", str(self.log))
@@ -88,7 +95,7 @@ def test_one_server_answers_a_session_and_ends_with_it(project: Project, workers
     project.check_all_ended()
     (model,) = report_of(project.folder)["models"]
     assert (model["name"], model["backend"], model["dtype"]) == ("vllm:./ckpt", "vllm", "bfloat16")
-    assert model["details"]["version"] == "1.2.3"
+    result.stdout.fnmatch_lines(["* LLM evaluation: vllm:./ckpt (bfloat16, vllm 1.2.3) *"])
     assert model["details"]["self_test"]
     written = [path.read_text(errors="replace") for path in project.folder.rglob("*") if path.is_file()]
     assert not any(re.search(r"\b[0-9a-f]{48}\b", text) for text in (*written, result.stdout.str()))
@@ -236,6 +243,7 @@ def test_llama_server_is_waited_for_and_gets_its_own_words(project: Project, mon
     result.stdout.fnmatch_lines(["*(a server that the session starts: llama-server; Q8_0, no chat template)*"])
     (model,) = report_of(project.folder)["models"]
     assert (model["dtype"], model["details"]["has_chat_template"]) == ("Q8_0", False)
+    result.stdout.fnmatch_lines(["* LLM evaluation: llama-cpp:m.gguf* (Q8_0, llama-server 1.2.3) *"])
     project.check_all_ended()
     chats = written_suite(project.pytester, 2, chat=True)
     result = project.pytester.runpytest("--llm-model=llama-cpp:m.gguf", chats)
@@ -268,8 +276,11 @@ def test_what_cannot_be_started_is_one_line(project: Project) -> None:
         text = result.stdout.str() + result.stderr.str()
         assert expected in text, text
         assert "Traceback" not in text
+    shutil.copytree(project.folder / "ckpt", project.folder / "cut")
+    (project.folder / "cut/model.safetensors").write_bytes(b"cut")
     for model, expected in {
         "vllm:./nowhere": "there is no folder",
+        "vllm:./cut": "cut/model.safetensors is not a safetensors file: it is 3 bytes long",
         "llama-cpp:ckpt/config.json": "ckpt/config.json: it is no GGUF file",
         "llama-cpp:ckpt": "ckpt is a folder, expected a file .gguf; vLLM runs checkpoints",
         "llama-cpp:m.gguf?launch.timeout=soon": "launch.timeout: found 'soon', expected a number of seconds",
@@ -277,6 +288,29 @@ def test_what_cannot_be_started_is_one_line(project: Project) -> None:
         result = project.run(suite, model=model)
         assert result.ret == 4
         result.stderr.fnmatch_lines([f"*{expected}*"])
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        # as vLLM 0.32 wrote it for a folder without weights
+        (
+            "(Worker pid=7) ERROR 11-26 14:08:03 [multiproc_executor.py:953] RuntimeError: Cannot find any weights\n"
+            "(EngineCore pid=5) ERROR 11-26 14:08:05 [core.py:1510] EngineCore failed to start.\n"
+            "(EngineCore pid=5) ERROR 11-26 14:08:05 [core.py:1510]     raise e from None\n"
+            "(EngineCore pid=5) ERROR 11-26 14:08:05 [core.py:1510] Exception: WorkerProc initialization failed due to "
+            "an exception in a background process. See stack trace for root cause.\n"
+            "(APIServer pid=3)     raise RuntimeError(\n"
+            "(APIServer pid=3) RuntimeError: Engine core initialization failed. See root cause above.",
+            ("RuntimeError: Cannot find any weights", 0),
+        ),
+        ("loading\nerror: no memory\nbye", ("error: no memory", 1)),
+        ("loading\n  bye", ("bye", 1)),
+        ("See root cause above", ("See root cause above", 0)),
+    ],
+)
+def test_cause_is_found_above_the_lines_that_point_to_it(log: str, expected: tuple[str, int]) -> None:
+    assert cause_of(log.split("\n")) == expected
 
 
 # The keeper by itself

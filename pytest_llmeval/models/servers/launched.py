@@ -35,7 +35,7 @@ from pytest_llmeval.models.endpoints import (
 )
 from pytest_llmeval.models.findings import Digests, fingerprint_files
 from pytest_llmeval.models.hardware import num_visible_gpus
-from pytest_llmeval.models.huggingface.checkpoint import CONFIG, tokenizer_files, weight_files
+from pytest_llmeval.models.huggingface.checkpoint import CONFIG, check_weights, tokenizer_files, weight_files
 from pytest_llmeval.models.servers.gguf import GGUFHeader, read_gguf
 from pytest_llmeval.models.servers.kind import Remote
 from pytest_llmeval.models.settings import ModelSettings
@@ -162,6 +162,10 @@ class Launched(Remote):
         """Return the environment variable in which this server expects its key."""
         return self.key_variable
 
+    def server_name(self, executable: Sequence[str]) -> str:
+        """Return the server's name, as it is known when it is given by its URL."""
+        return self.name
+
     def paths(self, executable: Sequence[str]) -> tuple[str, ...]:
         """Return the paths that a ready server answers, the list of models last."""
         return ("/v1/models",)
@@ -257,7 +261,8 @@ class Launched(Remote):
 
     def identity(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> ModelIdentity:
         """Return what decides the replies: the server's version, its arguments, and the model's files."""
-        ours, _ = self.arguments_of(spec, settings, self.executable(spec, settings), plan.commit)
+        executable = self.executable(spec, settings)
+        ours, _ = self.arguments_of(spec, settings, executable, plan.commit)
         given = {**ours, **self.launch_settings(spec, settings)}
         deciding: dict[str, JSON] = {name: value for name, value in sorted(given.items()) if name not in _OPERATION}
         try:
@@ -266,7 +271,7 @@ class Launched(Remote):
             raise model_error(spec.name, f"cannot read its files: {error}") from None
         arguments = self.server_arguments(spec, settings.model_args)
         details: dict[str, JSON] = {
-            "server": self.name,
+            "server": self.server_name(executable),
             "version": plan.version,
             "model": plan.model,
             "arguments": deciding,
@@ -393,6 +398,8 @@ class LaunchedVLLM(Launched):
             if settings.revision is not None:
                 found = f"--llm-revision {settings.revision}: {spec.name} is a folder"
                 raise OptionError(f"{found}; only models on the hub have revisions")
+            if weight_files(Path(spec.location), allow_pickle=True):  # else it has a form that only vLLM knows
+                check_weights(spec.name, Path(spec.location), allow_pickle=True)
 
     def executable(self, spec: ModelSpec, settings: ModelSettings) -> tuple[str, ...]:
         command = self.command(spec, settings) or _beside_python("vllm") or shutil.which("vllm")
@@ -546,6 +553,9 @@ class LaunchedLlamaCpp(Launched):
 
     def key_variable_of(self, executable: Sequence[str]) -> str:
         return self.key_variable if len(executable) == 1 else "API_KEY"
+
+    def server_name(self, executable: Sequence[str]) -> str:
+        return "llama-server" if len(executable) == 1 else "llama-cpp-python"
 
     def paths(self, executable: Sequence[str]) -> tuple[str, ...]:
         """See ``Launched``. While llama-server loads a model, it lists it already."""

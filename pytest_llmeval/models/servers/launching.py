@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.models.servers.model import ServerModel
     from pytest_llmeval.models.specs import ModelSpec
 
-__all__ = ["Keeper", "LaunchPlan", "LaunchedModel", "LaunchedServers"]
+__all__ = ["Keeper", "LaunchPlan", "LaunchedModel", "LaunchedServers", "cause_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,9 @@ _NOTICED_S = 0.5
 _FIRST_LINE_S, _BETWEEN_LINES_S = 2.0, 30.0
 _END_S = 20.0
 """Seconds in which the keeper ends its servers: it takes two times four for one that ignores SIGTERM."""
-_NUM_LINES, _LINE_WIDTH, _LOG_END = 12, 300, 16384
+_NUM_LINES, _LINE_WIDTH = 12, 300
+_LINE_END, _LOG_END = 4096, 65536
+"""The bytes of a log in which its last line is looked for, and the reason why a server has ended."""
 _NUM_IN_FLIGHT = 64
 
 
@@ -242,11 +244,11 @@ class LaunchedServers:
         while any(self._state(name, number).get("state") != "ready" for number in numbers):
             await asyncio.sleep(_POLL_S)
 
-    def _lines(self, number: int) -> list[str]:
+    def _lines(self, number: int, num_bytes: int = _LINE_END) -> list[str]:
         """Return the last lines that a server has written, without secrets."""
         try:
             with keeper.log_file(self._folder, number).open("rb") as log:
-                begin = max(0, log.seek(0, os.SEEK_END) - _LOG_END)
+                begin = max(0, log.seek(0, os.SEEK_END) - num_bytes)
                 log.seek(begin)
                 text = log.read().decode("utf-8", "replace")
         except FileNotFoundError:
@@ -261,7 +263,7 @@ class LaunchedServers:
 
     def _why_failed(self, name: str, number: int, state: dict[str, Any]) -> str:
         """Return why a server has failed: one line if that says it, else with its last lines."""
-        plan, lines, reason = self.plans[number], self._lines(number), state["reason"]
+        plan, lines, reason = self.plans[number], self._lines(number, _LOG_END), state["reason"]
         if reason == "cannot be run":
             return redact(f"model {name}: its server cannot be run: {state['error']}")
         if reason == "port taken":
@@ -277,13 +279,32 @@ class LaunchedServers:
                 return f"model {name}: its server refuses a setting: {refused.strip()}"
         if not lines:
             return f"model {name}: {why}, and wrote nothing"
-        cause = next((line.strip() for line in reversed(lines) if _CAUSE.search(line)), lines[-1].strip())
-        shown = "\n".join(f"  {line}" for line in lines[-_NUM_LINES:])
-        return f"model {name}: {why}: {cause}\nIts last lines:\n{shown}"
+        cause, place = cause_of(lines)
+        is_last = place >= len(lines) - _NUM_LINES
+        shown = "\n".join(f"  {line}" for line in (lines if is_last else lines[: place + 1])[-_NUM_LINES:])
+        return f"model {name}: {why}: {cause}\nIts {'last lines' if is_last else 'lines up to that'}:\n{shown}"
 
 
-_REFUSED = re.compile(r"^(?:[\w./-]+: )?error: .*\b(?:argument|arguments|option|unrecognized|invalid)\b")
+def cause_of(lines: Sequence[str]) -> tuple[str, int]:
+    """Return the line of a log that most likely says why the server has ended, and its place.
+
+    The last errors of vLLM's processes only point to a root cause above: then it is the last exception that does not.
+    """
+    pattern = _CAUSE
+    for place in reversed(range(len(lines))):
+        line = _LOG_PREFIX.sub("", lines[place]).strip()
+        if "root cause" in line:
+            pattern = _RAISED
+        elif pattern.search(line):
+            return line, place
+    return lines[-1].strip(), len(lines) - 1
+
+
+_REFUSED = re.compile(r"^(?:[\w./ -]+: )?error: .*\b(?:argument|arguments|option|unrecognized|invalid)\b")
 """Matches the line by which argparse and llama.cpp refuse an argument."""
+_LOG_PREFIX = re.compile(r"^\(\w+ pid=\d+\) (?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
+"""Matches what vLLM puts before the lines of its processes."""
+_RAISED = re.compile(r"^[\w.]*(?:Error|Exception)\b: ")
 _CAUSE = re.compile(r"\b\w*(?:Error|Exception)\b: |\b(?:error|fatal|failed)\b", re.IGNORECASE)
 
 

@@ -62,9 +62,12 @@ LEAST_SECONDS_UNCOUNTED = 1e-3
 
 
 def model_texts(models: Sequence[Mapping[str, JSON]]) -> Iterator[str]:
-    """Yield each model in a few words, not yet ``printable``: name, device, dtype, revision."""
+    """Yield each model in a few words, not yet ``printable``: name, device, dtype, revision, server with version."""
     for model in models:
         facts = [model[key] for key in ("device", "dtype", "revision") if model.get(key)]
+        details = model.get("details")
+        if isinstance(details, Mapping) and details.get("server") and details.get("version"):
+            facts.append(f"{details['server']} {details['version']}")
         yield str(model["name"]) + (f" ({', '.join(map(str, facts))})" if facts else "")
 
 
