@@ -10,7 +10,7 @@ import filecmp
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +18,7 @@ from statistics import fmean
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.gates.options import Compare
 from pytest_llmeval.gates.sample_pairs import kept_records
-from pytest_llmeval.reporting.report.records import Record
+from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
     Group,
     NamedReport,
@@ -26,8 +26,6 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     compared_models,
     group_of_suite,
-    other_form,
-    suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES
 from pytest_llmeval.reporting.report.verify import verify_report
@@ -36,8 +34,11 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.judged import HUMAN
 from pytest_llmeval.scoring.metrics.sample_values import value_of
 from pytest_llmeval.scoring.paired_metrics import counted, needed_values
+from pytest_llmeval.text.names import plain_name
+from pytest_llmeval.text.wording import quoted
 
 __all__ = [
+    "ABSENT",
     "LAST",
     "LATEST",
     "EarlierReports",
@@ -45,15 +46,58 @@ __all__ = [
     "EarlierSide",
     "check_copies",
     "in_order",
+    "other_form",
     "read_earlier",
     "report_paths",
+    "suite_of_baseline",
 ]
+
+ABSENT = "not in the baseline"
 
 LAST = 5
 """The number of reports whose mean is taken, unless the user says another."""
 
 LATEST = "latest report"
 """The name of the one report that a gate is against if it looks at no mean."""
+
+
+_ASKED = ("prompt", "fewshot", "scorer")
+"""Parts of a fingerprint by which a suite asks, and reads a reply."""
+
+
+def other_form(base: str, parts: Mapping[str, str], earlier: Iterable[SuiteInfo]) -> str | None:
+    """Return the name of the earlier suite that takes the place of one that is missing; None if there is none.
+
+    This is the suite ``base`` without variants; else, of its variants, the first that asks in the way that the parts of
+    a fingerprint say, or the only one.
+    """
+    forms = [one for one in earlier if one.base == base]
+    if any(one.name == base for one in forms):
+        return base
+    for one in forms:
+        if all(one.fingerprint_parts.get(part, "") == parts.get(part) for part in _ASKED):
+            return one.name
+    names = {one.name for one in forms}
+    return names.pop() if len(names) == 1 else None
+
+
+def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteReport | str:
+    """Return the suite with which one of this name on ``model`` is compared, or why there is none (``ABSENT``, …).
+
+    If the baseline has the suite on one model, this is the one; else the one on the same model.
+    """
+    partners = [one for one in baseline.suites if one.info.name == name]
+    if not partners:
+        return ABSENT
+    if len(partners) == 1:
+        return partners[0]
+    for named in (str, plain_name):  # reports of schema 1 and 2 have names with arguments that decide no reply
+        same = [one for one in partners if model is not None and one.models and named(one.models[0]) == named(model)]
+        if len(same) == 1:
+            return same[0]
+    models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
+    own = "a model without a name" if model is None else quoted(model)
+    return f"the baseline has this suite on {models}, and not on {own}"
 
 
 def in_order(reports: Sequence[NamedReport]) -> list[NamedReport]:

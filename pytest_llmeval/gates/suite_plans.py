@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pytest_llmeval.gates.earlier_reports import EarlierRuns
+from pytest_llmeval.gates.earlier_reports import ABSENT, EarlierRuns, other_form, suite_of_baseline
 from pytest_llmeval.gates.options import Compare, Margin, Selection
 from pytest_llmeval.gates.subjects import SubjectError, find_compared, find_metric, nearest_or_all, no_variant
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
 from pytest_llmeval.reporting.report.report import (
-    ABSENT,
     GateOutcome,
     GateResult,
     Group,
@@ -19,8 +18,6 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     compared_models,
     group_of_suite,
-    other_form,
-    suite_of_baseline,
 )
 from pytest_llmeval.reporting.report.served_models import REPLIES, changed_judge, replies_identity
 from pytest_llmeval.reporting.report.summaries import leading_metric

@@ -1,6 +1,7 @@
 """The gates of a session: which it has, from its options, and which samples of the project they are decided on.
 
-Gates are read before anything runs, so that nothing runs for a mistake in them.
+Here is also the session's baseline, for gates and for scorers that compare replies. Gates are read before anything
+runs, so that nothing runs for a mistake in them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_llmeval.plugin.xdist_messages import Collected
     from pytest_llmeval.reporting.report.records import SuiteInfo
     from pytest_llmeval.reporting.report.report import Report, Selected, SuiteReport
+    from pytest_llmeval.suites.loading.suite import Suite
 
 __all__ = [
     "baseline_of",
@@ -39,15 +41,19 @@ __all__ = [
     "earlier_key",
     "gate_options",
     "is_first_run",
-    "newest_baseline",
+    "lacks_baseline",
     "read_baseline",
     "selected_of",
     "selection_of",
+    "with_earlier_replies",
 ]
 
 
 earlier_key = pytest.StashKey[Any]()
 """The ``EarlierReports`` of the session, once they were read."""
+
+_newest_key: pytest.StashKey[Report] = pytest.StashKey()
+"""The newest of them, in a worker."""
 
 
 def baseline_of(config: pytest.Config) -> Report | None:
@@ -172,14 +178,6 @@ def _named(settings: Settings) -> str:
     return "llm_baseline" if settings.baseline is None else "--llm-baseline"
 
 
-def newest_baseline(path: Path) -> Report:
-    """Return the newest report of the baseline's path, not verified. Raises ``ReportError``."""
-    from pytest_llmeval.gates.earlier_reports import in_order, report_paths
-    from pytest_llmeval.reporting.storage.report_file import read_report
-
-    return in_order([(str(one), read_report(one)) for one in report_paths(path)])[-1][1]
-
-
 def check_matched(config: pytest.Config, collected: Collected) -> None:
     """Raise ``pytest.UsageError``, before anything runs, for a gate or margin of the command line that fits no suite.
 
@@ -254,6 +252,58 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
         config.stash[earlier_key] = read_earlier(paths, settings.baseline_last)
     except LLMEvalError as error:
         raise OptionError(f"{_named(settings)}: {error}") from None
+
+
+def _newest_baseline(path: Path) -> Report:
+    """Return the newest report of the baseline's path, not verified. Raises ``ReportError``."""
+    from pytest_llmeval.gates.earlier_reports import in_order, report_paths
+    from pytest_llmeval.reporting.storage.report_file import read_report
+
+    return in_order([(str(one), read_report(one)) for one in report_paths(path)])[-1][1]
+
+
+def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
+    """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
+
+    The suite stays as it is if its scorer needs no baseline. Without a baseline its tests are skipped: a session that
+    was to run them ends before (see ``add_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
+    """
+    if not suite.spec.score.needs_baseline:
+        return suite, {}
+    from pytest_llmeval.gates.earlier_reports import ABSENT, other_form, suite_of_baseline
+    from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
+
+    config = node.config
+    settings = config.stash[settings_key]
+    path = baseline_path(config, settings)
+    if path is None or is_first_run(config, settings):
+        node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
+        return suite, {}
+    baseline = baseline_of(config) or config.stash.get(_newest_key, None)
+    if baseline is None:  # in a worker, whose controller has checked it
+        baseline = config.stash[_newest_key] = _newest_baseline(path)
+    names = [spec.name for spec in settings.model_specs]
+    name = suite.name
+    if settings.compare == "questions" and name not in baseline.suite_names:
+        name = other_form(suite.spec.suite, {}, [one.info for one in baseline.suites]) or name
+    found = suite_of_baseline(baseline, name, names[0] if len(names) == 1 else None)
+    if isinstance(found, str):
+        why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
+        raise suite.error(f"cannot compare with {path}: {why}", keys=("score", "pairwise", "against"))
+    replies = earlier_replies(baseline, found, suite)
+    if all(reply.text is None and reply.problem is None for reply in replies.values()):
+        keeps = "--llm-report-records none writes none"
+        if baseline.is_brief:
+            keeps = "--llm-update-baseline writes those of suites with this scorer, or with one of --llm-set"
+        why = f"it holds no reply to this suite's samples ({keeps})"
+        raise suite.error(f"cannot compare with {path}: {why}", keys=("score", "pairwise", "against"))
+    samples = tuple(replace(sample, earlier=replies[sample.id]) for sample in suite.samples)
+    return replace(suite, samples=samples), {REPLIES: replies_identity(baseline, found)}
+
+
+def lacks_baseline(suite: Suite) -> bool:
+    """Tell whether a suite's replies are to be compared with those of a baseline, and there is none."""
+    return suite.spec.score.needs_baseline and suite.samples[0].earlier is None
 
 
 def describe_baseline(config: pytest.Config) -> str | None:

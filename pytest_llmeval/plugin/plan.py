@@ -18,6 +18,7 @@ import pytest
 from pytest_llmeval.gates.subjects import nearest_or_all, no_variant
 from pytest_llmeval.inference.batcher import Batcher, PlannedSample
 from pytest_llmeval.inference.chunks import choose_audited, choose_spares, plan_chunks
+from pytest_llmeval.plugin.gate_setup import lacks_baseline
 from pytest_llmeval.plugin.models import is_overridden
 from pytest_llmeval.plugin.process_roles import is_first_process, is_worker, warn_once_in_session
 from pytest_llmeval.plugin.recording import payload_of
@@ -32,7 +33,6 @@ from pytest_llmeval.plugin.stash import (
     num_deselected_key,
     suite_paths_key,
 )
-from pytest_llmeval.plugin.suite_collectors import lacks_baseline
 from pytest_llmeval.plugin.xdist_messages import Collected, batching_of, report_usage_errors
 from pytest_llmeval.reporting.report.records import Payload
 from pytest_llmeval.reporting.terminal import as_terminal, judge_lines, prompt_lines

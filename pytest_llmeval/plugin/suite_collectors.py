@@ -1,7 +1,6 @@
 """Suites in pytest's tree, and in each a level for the models and one for the variants, if there are several.
 
-A suite is collected whole: its data, the scorers that are registered for it, and for a scorer that compares replies
-those of the session's baseline.
+A suite is collected whole: its data, and the scorers that are registered for it.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from pytest_llmeval.errors import LLMEvalError, ModelError, OptionError, SuiteEr
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory, whole_suite
 from pytest_llmeval.gates.subjects import check_given_gates, gate_lines, higher_is_better
 from pytest_llmeval.inference.judging import Models, are_same
-from pytest_llmeval.plugin.gate_setup import baseline_of, baseline_path, is_first_run, newest_baseline
+from pytest_llmeval.plugin.gate_setup import with_earlier_replies
 from pytest_llmeval.plugin.models import check_abilities, check_replies, compared_models, described_judge, is_overridden
 from pytest_llmeval.plugin.process_roles import runs_tests, warn_once_of_suite
 from pytest_llmeval.plugin.sample_item import SampleItem
 from pytest_llmeval.plugin.settings import ReportPrompts, settings_key, was_given
 from pytest_llmeval.plugin.stash import collected_suites_key, frozen_objects_key, suite_paths_key
 from pytest_llmeval.reporting.report.records import SuiteInfo
-from pytest_llmeval.reporting.report.report import ABSENT, Report, other_form, suite_of_baseline
-from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
 from pytest_llmeval.roles import ROLES
 from pytest_llmeval.scorers import SCORERS
 from pytest_llmeval.scoring.option_scores import equal_options
@@ -60,8 +57,6 @@ __all__ = [
     "SuiteModel",
     "SuiteVariant",
     "collect_benchmark",
-    "lacks_baseline",
-    "with_earlier_replies",
 ]
 
 
@@ -491,52 +486,6 @@ def _marks_with_meaning(config: pytest.Config) -> set[str]:
     """Return marks that pytest or plugins have registered with arguments: a bare tag would be a wrong use of them."""
     registered = (line.partition(":")[0].strip() for line in config.getini("markers"))
     return {*_RESERVED_MARKS, *(name.partition("(")[0] for name in registered if "(" in name)}
-
-
-_read_key = pytest.StashKey[Report]()
-
-_KEYS = ("score", "pairwise", "against")
-
-
-def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
-    """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
-
-    The suite stays as it is if its scorer needs no baseline. Without a baseline its tests are skipped: a session that
-    was to run them ends before (see ``add_collected``). Raises ``LLMEvalError`` for a baseline that does not fit.
-    """
-    if not suite.spec.score.needs_baseline:
-        return suite, {}
-    config = node.config
-    settings = config.stash[settings_key]
-    path = baseline_path(config, settings)
-    if path is None or is_first_run(config, settings):
-        node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
-        return suite, {}
-    baseline = baseline_of(config) or config.stash.get(_read_key, None)
-    if baseline is None:  # in a worker, whose controller has checked it
-        baseline = config.stash[_read_key] = newest_baseline(path)
-    names = [spec.name for spec in settings.model_specs]
-    name = suite.name
-    if settings.compare == "questions" and name not in baseline.suite_names:
-        name = other_form(suite.spec.suite, {}, [one.info for one in baseline.suites]) or name
-    found = suite_of_baseline(baseline, name, names[0] if len(names) == 1 else None)
-    if isinstance(found, str):
-        why = f"it has no suite {quoted(suite.name)}" if found == ABSENT else found
-        raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
-    replies = earlier_replies(baseline, found, suite)
-    if all(reply.text is None and reply.problem is None for reply in replies.values()):
-        keeps = "--llm-report-records none writes none"
-        if baseline.is_brief:
-            keeps = "--llm-update-baseline writes those of suites with this scorer, or with one of --llm-set"
-        why = f"it holds no reply to this suite's samples ({keeps})"
-        raise suite.error(f"cannot compare with {path}: {why}", keys=_KEYS)
-    samples = tuple(replace(sample, earlier=replies[sample.id]) for sample in suite.samples)
-    return replace(suite, samples=samples), {REPLIES: replies_identity(baseline, found)}
-
-
-def lacks_baseline(suite: Suite) -> bool:
-    """Tell whether a suite's replies are to be compared with those of a baseline, and there is none."""
-    return suite.spec.score.needs_baseline and suite.samples[0].earlier is None
 
 
 _GROUP = "pytest_llmeval.scorers"

@@ -16,12 +16,10 @@ from pytest_llmeval.scoring.metrics.definitions import definition
 from pytest_llmeval.scoring.metrics.summary import Distribution, Metric, Percentiles
 from pytest_llmeval.scoring.model_differences import Difference
 from pytest_llmeval.scoring.paired_metrics import FlippedSamples
-from pytest_llmeval.text.names import plain_name
 from pytest_llmeval.text.wording import expected_one_of, quoted
 from pytest_llmeval.types import JSON, EngineUse, ServerUse, StoreFlaws
 
 __all__ = [
-    "ABSENT",
     "SCHEMA_VERSION",
     "SINCE_DIGEST",
     "Averages",
@@ -48,8 +46,6 @@ __all__ = [
     "described_group",
     "group_of_record",
     "group_of_suite",
-    "other_form",
-    "suite_of_baseline",
     "use_of_model",
 ]
 
@@ -547,8 +543,6 @@ def describe_environment() -> dict[str, JSON]:
     return {"python": platform.python_version(), "platform": platform.platform(), "versions": versions}
 
 
-ABSENT = "not in the baseline"
-
 Group: TypeAlias = tuple[str, str | None]
 """A suite, and one of the models if several were given: numbers are taken over its records."""
 
@@ -568,45 +562,6 @@ def group_of_suite(suite: SuiteReport, compared: tuple[str, ...]) -> Group:
     """Return the group that the suite's numbers are taken over, in a report whose ``compared_models`` are these."""
     first = suite.models[0] if suite.models else None
     return suite.info.name, first if first in compared else None
-
-
-_ASKED = ("prompt", "fewshot", "scorer")
-"""Parts of a fingerprint by which a suite asks, and reads a reply."""
-
-
-def other_form(base: str, parts: Mapping[str, str], earlier: Iterable[SuiteInfo]) -> str | None:
-    """Return the name of the earlier suite that takes the place of one that is missing; None if there is none.
-
-    This is the suite ``base`` without variants; else, of its variants, the first that asks in the way that the parts of
-    a fingerprint say, or the only one.
-    """
-    forms = [one for one in earlier if one.base == base]
-    if any(one.name == base for one in forms):
-        return base
-    for one in forms:
-        if all(one.fingerprint_parts.get(part, "") == parts.get(part) for part in _ASKED):
-            return one.name
-    names = {one.name for one in forms}
-    return names.pop() if len(names) == 1 else None
-
-
-def suite_of_baseline(baseline: Report, name: str, model: str | None) -> SuiteReport | str:
-    """Return the suite with which one of this name on ``model`` is compared, or why there is none (``ABSENT``, …).
-
-    If the baseline has the suite on one model, this is the one; else the one on the same model.
-    """
-    partners = [one for one in baseline.suites if one.info.name == name]
-    if not partners:
-        return ABSENT
-    if len(partners) == 1:
-        return partners[0]
-    for named in (str, plain_name):  # reports of schema 1 and 2 have names with arguments that decide no reply
-        same = [one for one in partners if model is not None and one.models and named(one.models[0]) == named(model)]
-        if len(same) == 1:
-            return same[0]
-    models = ", ".join(quoted(one.models[0]) for one in partners if one.models)
-    own = "a model without a name" if model is None else quoted(model)
-    return f"the baseline has this suite on {models}, and not on {own}"
 
 
 def described_group(group: Group) -> str:
