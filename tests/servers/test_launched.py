@@ -144,11 +144,41 @@ def test_server_that_crashes_twice_has_stopped_and_a_store_goes_on(project: Proj
     project.faults("dies-after:40")
     result = project.run(*given)
     assert result.ret == 1
-    assert "its server ended for the second time (exit code 1)" in result.stdout.str()
+    text = result.stdout.str()
+    assert "model vllm:./ckpt: its server ended for the second time (exit code 1)" in text
+    assert "replica" not in text
     assert project.num_starts == 2
     project.faults("")
     assert project.run(*given).ret == 0
     scored_once(project.folder, 90)
+    project.check_all_ended()
+
+
+_KILLER = """
+import os, signal, time
+from pathlib import Path
+from tests.servers.fake_server import lives, starts
+
+def pytest_runtest_logreport(report):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\\0")
+        except OSError:
+            continue
+        if report.when == "call" and str(os.getpid()) in words and words[3].endswith("keeper.py"):
+            os.kill(int(pid), signal.SIGKILL)
+    while report.when == "call" and any(lives(int(start["pid"])) for start in starts(Path("starts.log"))):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+def test_keeper_that_is_killed_stops_the_model_and_hangs_nobody(project: Project, workers: list[str]) -> None:
+    project.pytester.makeconftest(_KILLER)
+    result = project.run(*workers, "--llm-model-arg=max_connections=2", written_suite(project.pytester, 90))
+    assert result.ret != 0
+    assert "model vllm:./ckpt: the process that keeps its server has ended" in result.stdout.str()
+    assert project.num_starts == 1
     project.check_all_ended()
 
 
@@ -417,8 +447,9 @@ time.sleep(600)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["session", "guard", "keeper"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("faults", ["grandchild", "ignores-sigterm", "stubborn"])
+@pytest.mark.parametrize(
+    ("number", "faults"), [(signal.SIGKILL, "grandchild,stubborn"), (signal.SIGTERM, "grandchild,ignores-sigterm")]
+)
 def test_nothing_outlives_a_session_that_is_killed(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, victim: str, number: int, faults: str
 ) -> None:

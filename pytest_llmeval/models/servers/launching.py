@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -237,11 +237,10 @@ class LaunchedServers:
         """Return how often these servers were started anew."""
         return sum(_read_state(self._folder, number).get("restarts", 0) for number in numbers)
 
-    async def wait_again(self, name: str, endpoint: Endpoint) -> None:
+    async def wait_again(self, name: str, number: int) -> None:
         """Wait for a server that may have died and is started again. Raises ``ModelStopped`` if it is gone for good."""
         await asyncio.sleep(_NOTICED_S)
-        numbers = [n for n in range(len(self.plans)) if endpoint.url == _url(_read_state(self._folder, n).get("port"))]
-        while any(self._state(name, number).get("state") != "ready" for number in numbers):
+        while self._state(name, number).get("state") != "ready":
             await asyncio.sleep(_POLL_S)
 
     def _lines(self, number: int, num_bytes: int = _LINE_END) -> list[str]:
@@ -318,7 +317,7 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _url(port: int | None) -> str:
+def _url(port: int) -> str:
     return f"http://127.0.0.1:{port}/v1"
 
 
@@ -381,8 +380,12 @@ class LaunchedModel(UniformBackend):
         while True:
             ports = self._servers.wait(self._spec.name, self._numbers)
             num_restarts = self._servers.num_restarts(self._numbers)
-            again = functools.partial(self._servers.wait_again, self._spec.name)
-            arguments = replace(self._arguments_at([_url(port) for port in ports]), on_lost=again)
+            urls = dict(zip(map(_url, ports), self._numbers, strict=True))
+
+            def wait_again(endpoint: Endpoint, numbers: dict[str, int] = urls) -> Awaitable[None]:
+                return self._servers.wait_again(self._spec.name, numbers[endpoint.url])
+
+            arguments = replace(self._arguments_at(list(urls)), on_lost=wait_again)
             try:
                 return load_server(self._spec.name, arguments, self._spec.role)
             except LLMEvalError:

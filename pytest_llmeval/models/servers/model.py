@@ -210,12 +210,14 @@ class ServerModel(UniformBackend):
             num_tokens=usage.num_tokens,
             cost=self.cost_of(usage),
             left_out=tuple({name for member in self._replicas.members for name in list(member.dialect.left_out)}),
-            ended=(
-                *self._missing,
-                *(str(member.error) for member in self._replicas.members if member.error is not None),
-            ),
+            ended=(*self._missing, *self._ended_replicas()),
         )
         return use + self._served
+
+    def _ended_replicas(self) -> list[str]:
+        """Return why replicas have ended. The end of an only server is the model's, of which the session tells."""
+        members = self._replicas.members
+        return [str(one.error).partition("\n")[0] for one in members if one.error is not None and len(members) > 1]
 
     def cost_of(self, counted: Usage | Response) -> float | None:
         """Return what these tokens cost by the prices of this session; None if no price was given.
