@@ -409,6 +409,7 @@ def test_clients_wait_while_what_a_dead_server_left_is_ended(
     try:
         servers = LaunchedServers(keeper.folder)
         servers.wait("vllm:m", [0])
+        assert servers.plans[0].environment == {"VLLM_RPC_BASE_PATH": str(keeper.folder)}, "of sockets that it leaves"
         os.kill(int(starts(log)[0]["pid"]), signal.SIGKILL)
         while (state := _read_state(keeper.folder, 0)["state"]) == "ready":
             time.sleep(0.01)
@@ -422,8 +423,12 @@ def test_clients_wait_while_what_a_dead_server_left_is_ended(
 
 def test_last_lines_begin_with_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_LLM_LAUNCH_KEY", "0123456789abcdef")
-    log_file(tmp_path, 0).write_text("the key is 0123456789abcdef" + "." * 16380 + "\nValueError: no room\n")
-    assert LaunchedServers(tmp_path)._lines(0) == ["ValueError: no room"]
+    log_file(tmp_path, 0).write_text(
+        "the key is 0123456789abcdef" + "." * 4067 + "\n(Worker pid=7) ValueError: no room\n"
+    )
+    servers = LaunchedServers(tmp_path)
+    assert servers._lines(0) == ["(Worker pid=7) ValueError: no room"]
+    assert servers._last_line([0]) == "ValueError: no room"
 
 
 _SESSION = """

@@ -57,6 +57,8 @@ _NUM_LINES, _LINE_WIDTH = 12, 300
 _LINE_END, _LOG_END = 4096, 65536
 """The bytes of a log in which its last line is looked for, and the reason why a server has ended."""
 _NUM_IN_FLIGHT = 64
+_LONGEST_SOCKET_FOLDER = 60
+"""A socket's path may have 103 characters on macOS, and vLLM's names have 36."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,10 @@ class Keeper:
         self._stack = contextlib.ExitStack()
         self.folder = self._stack.enter_context(temporary_folder(prefix="llmeval-servers-"))
         self._stack.callback(_share_key())
+        # vLLM leaves its sockets behind when it ends; this folder is removed.
+        if "VLLM_RPC_BASE_PATH" not in os.environ and len(str(self.folder)) <= _LONGEST_SOCKET_FOLDER:
+            sockets = {"VLLM_RPC_BASE_PATH": str(self.folder)}
+            plans = [replace(plan, environment={**plan.environment, **sockets}) for plan in plans]
         (self.folder / keeper.PLAN).write_text(json.dumps([asdict(plan) for plan in plans]), encoding="utf-8")
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, str(self.folder), str(os.getpid())],
@@ -258,7 +264,9 @@ class LaunchedServers:
         return [line[:_LINE_WIDTH] for line in shown if line.strip()]
 
     def _last_line(self, numbers: Sequence[int]) -> str:
-        return next((lines[-1] for number in numbers if (lines := self._lines(number))), "")
+        """Return what one of the servers has written last, without what vLLM puts before each line."""
+        last = next((lines[-1] for number in numbers if (lines := self._lines(number))), "")
+        return _LOG_PREFIX.sub("", last).lstrip()
 
     def _why_failed(self, name: str, number: int, state: dict[str, Any]) -> str:
         """Return why a server has failed: one line if that says it, else with its last lines."""
