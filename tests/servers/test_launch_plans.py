@@ -116,6 +116,8 @@ def test_cards(
 def test_without_cards_replicas_are_started_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launched, "num_visible_gpus", lambda _: 0)
     assert len(plans(f"vllm:{folder}", replicas=3)) == 3
+    (plan,) = plans(f"vllm:{folder}", device="cuda:1")
+    assert plan.environment["CUDA_VISIBLE_DEVICES"] == "1", "perhaps they cannot be counted"
 
 
 def test_models_that_are_the_same_share_servers(folder: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmeval.errors import ModelStoppedError
+from pytest_llmeval.errors import ModelError, ModelStoppedError
+from pytest_llmeval.models.endpoints import ServerArguments
 from pytest_llmeval.models.registry import load_model, parse_model_spec
 from pytest_llmeval.models.servers import loop
 from pytest_llmeval.models.servers.keeper import log_file
@@ -30,7 +32,7 @@ from pytest_llmeval.models.servers.launching import (
     cause_of,
 )
 from pytest_llmeval.models.settings import ModelSettings, merge_model_args, parse_model_arg
-from pytest_llmeval.types import GenerateRequest
+from pytest_llmeval.types import GenerateRequest, ModelIdentity
 from tests.servers.fake_server import executable, lives, starts
 from tests.servers.gguf_files import gguf_bytes
 from tests.servers.test_server_sessions import choices_suite, report_of, scored_once, written_suite
@@ -419,6 +421,23 @@ def test_clients_wait_while_what_a_dead_server_left_is_ended(
     finally:
         keeper.close()
     assert not [start for start in starts(log) if lives(int(start["pid"]))]
+
+
+@pytest.mark.slow
+def test_servers_of_a_model_that_cannot_be_used_end_before_the_next_model(tmp_path: Path, log: Path) -> None:
+    def refused(urls: Sequence[str]) -> ServerArguments:
+        raise ModelError("nothing of it can be used")
+
+    keeper = Keeper([plan_in(tmp_path)])
+    try:
+        spec, identity = parse_model_spec("vllm:m"), ModelIdentity(name="vllm:m", backend="vllm")
+        model = LaunchedModel(spec, identity, LaunchedServers(keeper.folder), [0], refused)
+        with pytest.raises(ModelStoppedError, match="nothing of it can be used"):
+            model.start()
+        model.release()
+        assert not lives(int(starts(log)[0]["pid"]))
+    finally:
+        keeper.close()
 
 
 def test_last_lines_begin_with_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,12 +331,12 @@ def _cards(spec: ModelSpec, settings: ModelSettings, num_each: int) -> list[dict
         return [{"CUDA_VISIBLE_DEVICES": ""}] * number
     num_cards = num_visible_gpus(os.environ)
     named = re.fullmatch(r"cuda:(\d+)", device)
-    if not num_cards or (number == 1 and named is None):
+    if named is None and (number == 1 or not num_cards):
         return [{}] * number
     listed = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(num_cards)))
     cards = [name.strip() for name in listed.split(",")][:num_cards]
-    if named is not None:
-        cards = cards[int(named[1]) : int(named[1]) + 1]
+    if named is not None:  # cards that cannot be counted may be there all the same
+        cards = cards[int(named[1]) : int(named[1]) + 1] if cards else [named[1]]
     if number * num_each > len(cards):
         raise OptionError(
             f"{spec.name}: cards needed: {number * num_each} (--llm-replicas {number}, cards of each: {num_each}), "
