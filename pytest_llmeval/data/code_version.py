@@ -1,10 +1,14 @@
-"""Numbers that change with Python code, by which fingerprints know scorers and benchmarks that a user wrote."""
+"""Versions of Python code: those of installed packages, and numbers that change with what a user wrote.
+
+Fingerprints know scorers and benchmarks of users by these numbers.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
 import hashlib
+import importlib.metadata
 import inspect
 import os
 import re
@@ -16,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path, PurePath
 
-__all__ = ["JUDGED_BY", "SOURCE", "hash_of_sources", "version_of_class", "version_of_function"]
+__all__ = ["JUDGED_BY", "SOURCE", "hash_of_sources", "installed_version", "version_of_class", "version_of_function"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAX_DEPTH = 8
@@ -25,6 +29,14 @@ SOURCE = "source"
 """Among the details of a model that is Python code: its ``hash_of_sources``."""
 JUDGED_BY = "judged_by"
 """The attribute that names the model which a scorer asks: it has a fingerprint of its own."""
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version of an installed package, without importing it; None if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def version_of_class(kind: type) -> int:

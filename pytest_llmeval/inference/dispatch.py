@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_llmeval.errors import ModelError, RequestError
 from pytest_llmeval.inference.conversations import ask_turns, submit_turns
@@ -276,16 +276,10 @@ def _time(value: object) -> float | None:
     return None if value is None else _number("asked_at", value)
 
 
-class _ServerFields(TypedDict):
-    served_model: str | None
-    system_fingerprint: str | None
-    cost: float | None
-
-
-def _server_fields(response: Response) -> _ServerFields:
+def _server_fields(response: Response) -> dict[str, Any]:
     model, fingerprint = (None if name is None else _text(name) for name in who_served(response))
     cost = None if response.cost is None else _cost(response.cost)
-    return _ServerFields(served_model=model, system_fingerprint=fingerprint, cost=cost)
+    return {"served_model": model, "system_fingerprint": fingerprint, "cost": cost}
 
 
 def _number(name: str, value: object) -> float:

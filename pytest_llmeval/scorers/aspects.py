@@ -118,10 +118,6 @@ class AspectsSettings(PromptedSettings):
         return self
 
     @property
-    def optional_columns(self) -> tuple[str, ...]:
-        return self.recorded_columns
-
-    @property
     def recorded_columns(self) -> tuple[str, ...]:
         return tuple(column for columns in (self.recorded or {}).values() for column in columns)
 

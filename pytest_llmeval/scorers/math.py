@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from pytest_llmeval.data.code_version import installed_version
 from pytest_llmeval.data.spec import FROM_LIST, refuse
 from pytest_llmeval.scorers.mathematics import worker as math_worker
 from pytest_llmeval.scorers.mathematics.answers import (
@@ -346,22 +346,15 @@ def _details(verdict: MathVerdict) -> dict[str, JSON]:
 
 
 def _check_libraries(compare: MathCompare) -> None:
-    if _version("math-verify") is None:
+    if installed_version("math-verify") is None:
         raise ValueError(f"math with compare: {compare} needs Math-Verify; {_EXTRA}")
-    antlr = _version("antlr4-python3-runtime")
+    antlr = installed_version("antlr4-python3-runtime")
     if compare == "minerva" and not (antlr or "").startswith(("4.11", "4.12", "4.13")):
         found = "which is not installed" if antlr is None else f"and not {antlr}"
         raise ValueError(
             "math with compare: minerva reads LaTeX with sympy, which needs antlr4-python3-runtime 4.11 to 4.13, "
             f"{found}; {_EXTRA}"
         )
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,10 +86,6 @@ class PairwiseSettings(PromptedSettings):
         return self
 
     @property
-    def optional_columns(self) -> tuple[str, ...]:
-        return self.recorded_columns
-
-    @property
     def recorded_columns(self) -> tuple[str, ...]:
         return self.recorded or ()
 

@@ -12,7 +12,6 @@ import pytest
 from pytest_llmeval.errors import SuiteError
 from pytest_llmeval.evaluation import part
 from pytest_llmeval.evaluation.evaluation import Evaluation, QuestionMemory
-from pytest_llmeval.scorers import math as mathematics
 from pytest_llmeval.scorers.number import NumberScorer
 from pytest_llmeval.scorers.reading import reference_texts as reference_scorer
 from pytest_llmeval.suites.loading.loader import load_suite
@@ -114,7 +113,7 @@ def test_a_missing_library_of_mathematics(
             raise PackageNotFoundError(name)
         return "4.13.2"
 
-    monkeypatch.setattr(mathematics, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(SuiteError) as caught:
         evaluation(tmp_path, "score: {math: {compare: minerva}}\n")
     assert message in str(caught.value)

@@ -351,7 +351,7 @@ def _without(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
             raise importlib.metadata.PackageNotFoundError(name)
         return versions[name]
 
-    monkeypatch.setattr("pytest_llmeval.scorers.math.version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
 
 
 def test_without_math_verify_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

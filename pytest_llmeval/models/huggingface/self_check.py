@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import inspect
 import json
 import math
@@ -26,6 +25,7 @@ import torch
 from transformers import masking_utils
 from transformers.integrations import sdpa_attention
 
+from pytest_llmeval.data.code_version import installed_version
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models import encoding
 from pytest_llmeval.models.encoding import EncodedPair
@@ -199,7 +199,7 @@ def self_check_key(model: Any, fingerprint: str | None, max_length: int | None, 
     try:
         conditions = {
             "fingerprint": fingerprint,
-            "versions": {"torch": str(torch.__version__)} | {name: _version(name) for name in _LIBRARIES},
+            "versions": {"torch": str(torch.__version__)} | {name: installed_version(name) for name in _LIBRARIES},
             "code": _own_code(),
             "device": [model.device.type, _device_name(model.device), platform.platform()],
             "dtype": str(model.dtype),
@@ -242,13 +242,6 @@ def _is_enabled(kernel: str) -> bool | None:
     """Return whether torch may use this attention kernel; None if this torch does not know it."""
     enabled = getattr(torch.backends.cuda, f"{kernel}_sdp_enabled", None)
     return None if enabled is None else bool(enabled())
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _device_name(device: torch.device) -> str:

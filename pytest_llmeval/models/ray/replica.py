@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import platform
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
+from pytest_llmeval.data.code_version import installed_version
 from pytest_llmeval.errors import LeftOutError, LLMEvalError, ModelError, ModelStoppedError, RequestError
 from pytest_llmeval.models.base import Failed, answers_in_background, answers_samples, identify
 from pytest_llmeval.models.hardware import is_device_lost
@@ -182,7 +182,7 @@ class Replica:
         return Handshake(
             place=self._place,
             identity=identify(self._model),
-            versions={name: _version(name) for name in _DISTRIBUTIONS},
+            versions={name: installed_version(name) for name in _DISTRIBUTIONS},
             has_audit=callable(getattr(self._model, "audit", None)),
             num_at_once=getattr(self._model, "num_calls_at_once", None),
         )
@@ -266,10 +266,3 @@ def _sendable(response: object) -> Any:
     if not isinstance(response, RequestError):
         return response
     return LeftOutError(str(response)) if isinstance(response, LeftOutError) else RequestError(str(response))
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -26,7 +26,7 @@ from pytest_llmeval.reporting.figures.report_figure import (
 )
 from pytest_llmeval.reporting.figures.style import INK, MUTED, SIZE, Sheet, colour_of, drawing, frame_of, marker_of
 from pytest_llmeval.reporting.report.report import SuiteReport
-from pytest_llmeval.reporting.report.summaries import points_with_intervals, risk_curves
+from pytest_llmeval.reporting.report.risks import points_with_intervals, risk_curves
 from pytest_llmeval.reporting.tables.cells import number, with_interval
 from pytest_llmeval.scoring.metrics.calibration import ReliabilityBin, RiskCoverage, RiskPoint
 

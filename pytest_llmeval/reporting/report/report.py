@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import metadata
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from pytest_llmeval.data.code_version import installed_version
 from pytest_llmeval.errors import ReportError
 from pytest_llmeval.reporting.report.origin import ReportOrigin
 from pytest_llmeval.reporting.report.records import Record, SuiteInfo
@@ -534,12 +534,7 @@ _VERSIONED = (
 
 def describe_environment() -> dict[str, JSON]:
     """Return the versions of all that a number can depend on, read without importing any of it."""
-    versions: dict[str, JSON] = {}
-    for name in _VERSIONED:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+    versions: dict[str, JSON] = {name: found for name in _VERSIONED if (found := installed_version(name)) is not None}
     return {"python": platform.python_version(), "platform": platform.platform(), "versions": versions}
 
 

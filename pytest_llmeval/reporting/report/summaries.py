@@ -1,4 +1,4 @@
-"""Computes the numbers of a report from its records: metrics, comparisons of models, averages over suites, risk curves.
+"""Computes the numbers of a report from its records: metrics, comparisons of models, averages over suites.
 
 A session, a journal and reports that are merged all use this code.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
@@ -33,21 +32,13 @@ from pytest_llmeval.reporting.report.report import (
     SuiteReport,
     Summary,
     VariantComparison,
-    compared_models,
     definitions_of,
     described_group,
     group_of_record,
     group_of_suite,
 )
 from pytest_llmeval.scoring.metrics.averages import macro_average, micro_average
-from pytest_llmeval.scoring.metrics.calibration import (
-    RiskCoverage,
-    RiskPoint,
-    confidence_pair,
-    reliability,
-    risk_coverage,
-    risks_at,
-)
+from pytest_llmeval.scoring.metrics.calibration import reliability
 from pytest_llmeval.scoring.metrics.definitions import NOT_MEASURABLE, definition, metric_form, metric_limits
 from pytest_llmeval.scoring.metrics.judged import is_of_trust
 from pytest_llmeval.scoring.metrics.sample_values import value_of
@@ -71,7 +62,6 @@ from pytest_llmeval.types import JSON, EngineUse
 
 __all__ = [
     "GroupRecords",
-    "RiskReader",
     "average_suites",
     "compare_models",
     "given_clusters",
@@ -80,9 +70,7 @@ __all__ = [
     "limits_of",
     "merged_uses",
     "never_named",
-    "points_with_intervals",
     "records_by_category",
-    "risk_curves",
     "summarize_suite",
     "summary_of",
     "with_suites",
@@ -572,48 +560,3 @@ def _problem(message: str, *, problems: list[str], is_logged: bool) -> Iterator[
 
 
 _Explained: TypeAlias = Callable[[str], AbstractContextManager[None]]
-
-
-class RiskReader:
-    """Collects the confidence and the right or wrong of each record, in suites whose scorer gives probabilities."""
-
-    def __init__(self, report: Report) -> None:
-        self._compared = compared_models(report)
-        self._suites = [suite for suite in report.suites if suite.reliability]
-        self._held: dict[Group, tuple[array[float], array[float]]] = {
-            group_of_suite(suite, self._compared): (array("d"), array("d")) for suite in self._suites
-        }
-
-    @property
-    def needs_records(self) -> bool:
-        return bool(self._held)
-
-    def add(self, record: Record) -> None:
-        pair = confidence_pair(record.status, record.values) if self._held else None
-        own = self._held.get(group_of_record(record, self._compared))
-        if pair is not None and own is not None:
-            for numbers, value in zip(own, pair, strict=True):
-                numbers.append(value)
-
-    def curves(self) -> dict[int, RiskCoverage]:
-        """Return the curve of each suite that has one, by ``id(suite)``, since suites cannot be hashed."""
-        found = {}
-        for suite in self._suites:
-            curve = risk_coverage(zip(*self._held[group_of_suite(suite, self._compared)], strict=True))
-            if curve is not None and math.isfinite(curve.aurc):
-                found[id(suite)] = curve
-        return found
-
-
-def risk_curves(report: Report) -> dict[int, RiskCoverage]:
-    """Return the curves of ``RiskReader``; the records are read once, if a suite has such a curve."""
-    reader = RiskReader(report)
-    if reader.needs_records:
-        for record in report.records:
-            reader.add(record)
-    return reader.curves()
-
-
-def points_with_intervals(suite: SuiteReport, curve: RiskCoverage) -> list[RiskPoint]:
-    """Return the curve at ten coverages; none if samples lie in clusters: the interval needs independent samples."""
-    return risks_at(curve) if suite.info.cluster is None else []

@@ -303,6 +303,10 @@ class PromptedSettings(JudgedSettings):
         return ()
 
     @property
+    def optional_columns(self) -> tuple[str, ...]:
+        return self.recorded_columns
+
+    @property
     def asks_judge(self) -> bool:
         return not self.recorded_columns
 

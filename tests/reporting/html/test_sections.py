@@ -26,7 +26,7 @@ from pytest_llmeval.reporting.report.report import (
     Summary,
     VariantComparison,
 )
-from pytest_llmeval.reporting.report.summaries import risk_curves
+from pytest_llmeval.reporting.report.risks import risk_curves
 from pytest_llmeval.reporting.tables.comparisons import comparison_tables
 from pytest_llmeval.reporting.tables.suites import average_texts
 from pytest_llmeval.reporting.writers.html import tables

@@ -22,7 +22,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template, selec
 
 from pytest_llmeval.reporting.figures.catalogue import KINDS, FiguresUnavailable, figures_of
 from pytest_llmeval.reporting.report.report import GateResult, Report
-from pytest_llmeval.reporting.report.summaries import RiskReader
+from pytest_llmeval.reporting.report.risks import RiskReader
 from pytest_llmeval.reporting.storage.atomic_write import atomic_write
 from pytest_llmeval.reporting.tables.comparisons import diff_heading, gate_name, shown_diff
 from pytest_llmeval.reporting.tables.session import incomplete_texts, model_texts

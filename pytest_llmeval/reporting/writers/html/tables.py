@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from pytest_llmeval.reporting.report.records import Record
 from pytest_llmeval.reporting.report.report import Comparison, GateResult, Regression, Report, SuiteReport
-from pytest_llmeval.reporting.report.summaries import points_with_intervals
+from pytest_llmeval.reporting.report.risks import points_with_intervals
 from pytest_llmeval.reporting.tables.cells import Table, number, p_text, with_interval
 from pytest_llmeval.reporting.tables.comparisons import (
     OUTCOMES,
