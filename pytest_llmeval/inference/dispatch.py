@@ -93,10 +93,7 @@ def kind_of(request: object) -> RequestKind:
 
 def kind_named(method: str) -> RequestKind:
     """Return the kind of this name. Raises ``KeyError``."""
-    for kind in REQUEST_KINDS:
-        if kind.method == method:
-            return kind
-    raise KeyError(method)
+    return {kind.method: kind for kind in REQUEST_KINDS}[method]
 
 
 def _by_kind(requests: Sequence[Request]) -> Iterator[tuple[RequestKind, list[int]]]:

