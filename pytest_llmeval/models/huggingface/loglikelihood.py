@@ -110,7 +110,10 @@ class Engine:
     @contextlib.contextmanager
     def in_small_steps(self, max_tokens: int) -> Iterator[None]:
         """Have the tree work, in this context, as for a large call: on top of what is cached, in several blocks."""
-        before, self._budget = self._budget, dataclasses.replace(self._budget, max_tokens=max_tokens, block_tokens=4)
+        before, self._budget = (
+            self._budget,
+            dataclasses.replace(self._budget, max_tokens=max_tokens, block_tokens=4, max_repeated=0),
+        )
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from pytest_llmeval.models.huggingface.batches import BatchRow
 from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.forward import Logprobs, Runner, logprobs_of
-from pytest_llmeval.models.huggingface.prefix_tree import Step, StepBudget, common_length, plan_steps
+from pytest_llmeval.models.huggingface.prefix_tree import Block, Step, StepBudget, common_length, plan_steps
 
 __all__ = [
     "PathCache",
@@ -45,42 +45,45 @@ def attend_in_blocks(
     attention_mask: torch.Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
-    tree_blocks: Sequence[tuple[int, int]] | None = None,
+    tree_blocks: Sequence[Block] | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return what sdpa gives for ``query`` (1, heads, tokens, width) under an additive mask (1, 1, tokens, cached +
     tokens).
 
-    ``tree_blocks`` are spans of tokens that see the cached ones and those of their own span; None, or a single one: all
-    is one call. Returns (1, tokens, heads, width).
+    Each of the ``tree_blocks``, which together are all tokens, is a call over the keys and values that it may see. None,
+    or a single one: all is one call. Returns (1, tokens, heads, width).
     """
-
-    def attend(start: int, end: int, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = sdpa_attention_forward(
-            module, query[:, :, start:end], keys, values, mask, dropout, scaling, **kwargs
-        )[0]
-        return found
 
     if attention_mask is None or not tree_blocks or len(tree_blocks) == 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
     num_cached = key.shape[2] - query.shape[2]
     parts = []
-    for start, end in tree_blocks:
-        own = slice(num_cached + start, num_cached + end)
-        mask = attention_mask[:, :, start:end]
-        if start == 0:
-            parts.append(attend(start, end, key[:, :, : own.stop], value[:, :, : own.stop], mask[..., : own.stop]))
-            continue
+    for block in tree_blocks:
+        seen = [(0, num_cached + block.end)]
+        if block.start:
+            spans = (*block.before, (block.start, block.end))
+            seen = [(0, num_cached), *((num_cached + start, num_cached + end) for start, end in spans)]
+        mask = attention_mask[:, :, block.start : block.end]
         parts.append(
-            attend(
-                start,
-                end,
-                torch.cat([key[:, :, :num_cached], key[:, :, own]], dim=2),
-                torch.cat([value[:, :, :num_cached], value[:, :, own]], dim=2),
-                torch.cat([mask[..., :num_cached], mask[..., own]], dim=3),
-            )
+            sdpa_attention_forward(
+                module,
+                query[:, :, block.start : block.end],
+                _picked(key, seen, 2),
+                _picked(value, seen, 2),
+                _picked(mask, seen, 3),
+                dropout,
+                scaling,
+                **kwargs,
+            )[0]
         )
     return torch.cat(parts, dim=1), None
+
+
+def _picked(tensor: torch.Tensor, spans: Sequence[tuple[int, int]], dim: int) -> torch.Tensor:
+    """Return the spans of one dimension behind each other; a single one is not copied."""
+    parts = [tensor.narrow(dim, start, end - start) for start, end in spans if end > start]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
 
 _MOST_KEPT = 64
@@ -240,7 +243,7 @@ class TreeScorer:
             step.tokens = list(tokens)
             step.positions = list(range(start, start + len(tokens)))
             step.ends = [len(tokens)] * len(tokens)
-            step.blocks = [(0, len(tokens))]
+            step.blocks = [Block(0, len(tokens))]
             self._forward(step, self._paths.at(step.path))
             self._paths.grew(tokens)
         return self._paths.at(path)

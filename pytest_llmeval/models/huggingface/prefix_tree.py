@@ -1,11 +1,13 @@
 """Decides which tokens are computed in which forward pass: a tree over all rows of a call, cut into steps. No tensors.
 
-Rows with the same beginning share their first tokens, and every distinct position is computed once. A step is one
+Rows with the same beginning share their first tokens, and nearly every distinct position is computed once. A step is one
 forward pass over some nodes of the tree, on top of a path whose keys and values are in the cache already:
 
 - a subtree that fits the budget is packed whole, together with its neighbours, and leaves nothing in the cache;
-- if the subtree of a node does not fit, the node's tokens are computed first, stay in the cache while the subtree is
-  worked off, and are forgotten afterwards.
+- a subtree that does not fit, and begins with a few tokens only, is divided: each part computes these tokens again,
+  which costs less than a forward pass of their own and fills the packs;
+- if another subtree does not fit, its first tokens are computed first, stay in the cache while the subtree is worked
+  off, and are forgotten afterwards.
 
 A header is the common beginning of a group of prompts (the few-shot examples of a suite, a system prompt). It is
 computed once for the group. Every prompt keeps at least one token of its own, whose logits begin its text.
@@ -16,12 +18,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_llmeval.models.huggingface.batches import BatchRow
 
-__all__ = ["HeaderGroup", "Step", "StepBudget", "common_length", "plan_headers", "plan_steps"]
+__all__ = ["Block", "HeaderGroup", "Step", "StepBudget", "common_length", "plan_headers", "plan_steps"]
 
 
 _HEADER_TOKENS = 32
@@ -34,8 +37,9 @@ class StepBudget:
 
     ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
     None for any number. ``max_mask``: cells of the attention mask, which are (new tokens) x (cached and new tokens). A
-    single token is always allowed. ``block_tokens``: what attention treats as one block is whole subtrees of together
-    at least so many tokens; smaller blocks attend to less that is masked, in more calls.
+    single token is always allowed. ``block_tokens``: what attention treats as one block has at least so many tokens;
+    smaller blocks attend to less that is masked, in more calls. ``max_repeated``: the most tokens at the beginning of a
+    subtree that are computed once more so that it can be divided.
     """
 
     max_tokens: int
@@ -43,6 +47,7 @@ class StepBudget:
     max_rows: int | None = None
     max_mask: int = 1 << 26
     block_tokens: int = 96
+    max_repeated: int = 16
 
     def room(self, num_cached: int) -> int:
         """Return how many new tokens a step on top of ``num_cached`` may hold."""
@@ -77,15 +82,26 @@ class _Size:
         return _Size(self.tokens + other.tokens, self.scored + other.scored, self.rows + other.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The tokens of a step from ``start`` to ``end``: of the step's tokens they see their own and those of the spans in
+    ``before`` at most.
+    """
+
+    start: int
+    end: int
+    before: tuple[tuple[int, int], ...] = ()
+
+
 @dataclass(slots=True)
 class Step:
     """One forward pass.
 
     ``path``: tokens that the cache holds before it, from position 0 on. ``tokens[i]`` stands at position
     ``positions[i]`` and is seen by itself and by ``tokens[j]`` for ``i < j < ends[i]``; the path is seen by all.
-    ``stays``: the tokens are a chain that later steps build on. ``blocks`` are spans of tokens that see nothing of each
-    other; together they are all tokens. The k-th number wanted is the logprob of
-    ``wanted_tokens[k]`` after ``tokens[wanted_at[k]]``, and it belongs to request ``wanted_by[k]``.
+    ``stays``: the tokens are a chain that later steps build on. ``blocks`` together are all tokens. The k-th number
+    wanted is the logprob of ``wanted_tokens[k]`` after ``tokens[wanted_at[k]]``, and it belongs to request
+    ``wanted_by[k]``.
     """
 
     path: tuple[int, ...]
@@ -93,7 +109,7 @@ class Step:
     tokens: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    blocks: list[tuple[int, int]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     wanted_at: list[int] = field(default_factory=list)
     wanted_tokens: list[int] = field(default_factory=list)
     wanted_by: list[int] = field(default_factory=list)
@@ -122,6 +138,32 @@ class _Node:
     def own_size(self) -> _Size:
         scored = max(0, self.end - max(self.start, self.scored_from))
         return _Size(self.end - self.start, scored, int(self.ending is not None))
+
+    def can_be_divided(self, max_repeated: int) -> bool:
+        """Return whether its children may go into several steps, each of which computes its tokens."""
+        return bool(self.children) and self.scored_from >= self.end and self.end - self.start <= max_repeated
+
+    def keep_children(self, children: list[_Node]) -> None:
+        """Have these children alone."""
+        self.children = children
+        self.size = sum((child.size for child in children), self.own_size)
+        for child in children:
+            child.parent = self
+
+    def split_off(self, num_children: int) -> _Node:
+        """Keep the first ``num_children`` children, and return a node of the same tokens that has the others."""
+        rest = _Node(self.row, self.start, self.end, self.scored_from, parent=self.parent)
+        rest.keep_children(self.children[num_children:])
+        self.keep_children(self.children[:num_children])
+        return rest
+
+    def lift_first(self) -> _Node:
+        """Take the first child away, and return it with this node's tokens before its own."""
+        child, *others = self.children
+        child.size += _Size(self.end - self.start)
+        child.start, child.parent = self.start, self.parent
+        self.keep_children(others)
+        return child
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
@@ -237,21 +279,49 @@ def _steps_of(root: _Node, path: tuple[int, ...], budget: StepBudget) -> Iterato
         node, path = stack.pop()
         yield from _chain(node, path, budget)
         path = (*path, *node.row[node.start : node.end])
-        packed: list[_Node] = []
-        too_big = []
-        size = _Size()
-        for child in node.children:
-            if not budget.fits(child.size, len(path)) or (node is root and _is_header(child)):
-                too_big.append(child)
-                continue
-            if packed and not budget.fits(size + child.size, len(path)):
+        waiting = deque(node.children)
+        too_big: list[_Node] = []
+        while waiting:
+            if packed := _next_pack(waiting, too_big, len(path), budget, keeps_headers=node is root):
                 yield _pack(packed, path, budget.block_tokens)
-                packed, size = [], _Size()
-            packed.append(child)
-            size += child.size
-        if packed:
-            yield _pack(packed, path, budget.block_tokens)
         stack.extend((child, path) for child in reversed(too_big))
+
+
+def _next_pack(
+    waiting: deque[_Node], too_big: list[_Node], num_cached: int, budget: StepBudget, *, keeps_headers: bool
+) -> list[_Node]:
+    """Take subtrees that fit into one step from the left of ``waiting``, and move those that need a path of their own
+    to ``too_big``.
+
+    A subtree that does not fit and begins with few tokens is divided, and each part computes its beginning.
+    """
+    packed: list[_Node] = []
+    size = _Size()
+    while waiting:
+        first = waiting[0]
+        is_kept = keeps_headers and _is_header(first)
+        if not is_kept and budget.fits(size + first.size, num_cached):
+            packed.append(waiting.popleft())
+            size += first.size
+        elif not is_kept and first.can_be_divided(budget.max_repeated):
+            part, num_children = size + first.own_size, 0
+            while budget.fits(part + first.children[num_children].size, num_cached):
+                part += first.children[num_children].size
+                num_children += 1
+            if num_children or (first.ending is not None and budget.fits(part, num_cached)):
+                waiting[0] = first.split_off(num_children)
+                packed.append(first)
+                size, first = part, waiting[0]
+            waiting[0] = first.lift_first()
+            if first.children or first.ending is not None:
+                waiting.insert(1, first)
+            if packed and not waiting[0].can_be_divided(budget.max_repeated):
+                break
+        elif is_kept or not budget.fits(first.size, num_cached):
+            too_big.append(waiting.popleft())
+        else:
+            break
+    return packed
 
 
 def _is_header(node: _Node) -> bool:
@@ -273,7 +343,7 @@ def _chain(node: _Node, path: tuple[int, ...], budget: StepBudget) -> Iterator[S
         step.tokens = list(node.row[position:end])
         step.positions = list(range(position, end))
         step.ends = [end - position] * (end - position)
-        step.blocks = [(0, end - position)]
+        step.blocks = [Block(0, end - position)]
         yield step
         path = (*path, *step.tokens)
         position = end
@@ -283,28 +353,29 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -
     """Return all tokens of the subtrees, depth first."""
     step = Step(path)
     stack = list(reversed(subtrees))
+    start, before = 0, ()
     while stack:
         node = stack.pop()
         index = len(step.tokens)
+        if index - start >= block_tokens:
+            step.blocks.append(Block(start, index, before))
+            start, before = index, _ancestors(node, step)
         node.pieces.append((node.start, step, index))
         step.tokens.extend(node.row[node.start : node.end])
         step.positions.extend(range(node.start, node.end))
         step.ends.extend([index + node.size.tokens] * (node.end - node.start))
         stack.extend(reversed(node.children))
-    step.blocks = list(_blocks([subtree.size.tokens for subtree in subtrees], block_tokens))
+    step.blocks.append(Block(start, len(step.tokens), before))
     return step
 
 
-def _blocks(sizes: Sequence[int], block_tokens: int) -> Iterator[tuple[int, int]]:
-    """Yield spans of whole subtrees of these sizes, each as short as it may be."""
-    start = end = 0
-    for size in sizes:
-        end += size
-        if end - start >= block_tokens:
-            yield start, end
-            start = end
-    if start < end:
-        yield start, end
+def _ancestors(node: _Node, step: Step) -> tuple[tuple[int, int], ...]:
+    """Return the spans of the node's ancestors in this step. What follows the node sees no others before it."""
+    spans: list[tuple[int, int]] = []
+    while (node := node.parent) is not None and node.pieces and node.pieces[-1][1] is step:
+        _, _, index = node.pieces[-1]
+        spans.append((index, index + node.end - node.start))
+    return tuple(reversed(spans))
 
 
 def _place_targets(row: BatchRow, ending: _Node) -> None:
