@@ -54,6 +54,10 @@ class StandIn:
             for key, value in found.items()
         }
 
+    def score_in_parts(self, pairs: Mapping[int, EncodedPair]) -> dict[int, Outcome | RequestError]:
+        """As ``Engine`` does."""
+        return {key: Outcome(value, False) for key in pairs if (value := self._value("parts", key)) is not None}
+
 
 def problem(value: Callable[[str, int], Value], dtype: torch.dtype = torch.float32) -> str | None:
     """What the check says."""
@@ -97,6 +101,16 @@ def test_a_number_that_padding_loses_allows_no_difference(way: str, lost: Value)
     engine = StandIn(lambda one, key: lost if one == "plain" and key == 0 else -1.0)
     found = compare(engine, pairs, torch.bfloat16)
     assert (found.is_close, math.isfinite(found.tolerance)) == (True, True)
+
+
+def test_in_half_precision_the_tree_may_differ_as_rows_in_two_parts_do() -> None:
+    """A card gave the same numbers with and without padding, and others in two parts."""
+    pairs = {key: EncodedPair((1,), (2,)) for key in range(3)}
+    for off, is_close in ((0.5, True), (0.7, False)):
+        values = {"tree": -1.0 - off, "parts": -1.2}
+        engine: Any = StandIn(lambda way, key, values=values: values.get(way, -1.0))  # type: ignore[misc]
+        assert compare(engine, pairs, torch.bfloat16).is_close == is_close
+        assert not compare(engine, pairs, torch.float32).is_close
 
 
 def test_a_file_that_cannot_be_hashed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ of booleans is silently wrong under eager attention, and one mask for layers wit
 as well.
 
 The subtrees that a step packs side by side see the path above them and nothing of each other. Attention over the whole
-row would compute what the mask then throws away. Here each block of subtrees is a call of its own, over the path and
-itself. The function stands in transformers' interface for attention functions, so that projections, rotary angles and
-scaling stay the model's own.
+row would compute what the mask then throws away. Here each block of neighbours is a call of its own, over the path, the
+block's ancestors and itself. The function stands in transformers' interface for attention functions, so that
+projections, rotary angles and scaling stay the model's own.
 """
 
 from __future__ import annotations
@@ -51,10 +51,9 @@ def attend_in_blocks(
     """Return what sdpa gives for ``query`` (1, heads, tokens, width) under an additive mask (1, 1, tokens, cached +
     tokens).
 
-    Each of the ``tree_blocks``, which together are all tokens, is a call over the keys and values that it may see. None,
-    or a single one: all is one call. Returns (1, tokens, heads, width).
+    Each of the ``tree_blocks``, which together are all tokens, is a call over the keys and values that it may see.
+    None, or a single one: all is one call. Returns (1, tokens, heads, width).
     """
-
     if attention_mask is None or not tree_blocks or len(tree_blocks) == 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
     num_cached = key.shape[2] - query.shape[2]

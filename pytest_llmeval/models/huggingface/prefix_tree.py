@@ -1,7 +1,7 @@
 """Decides which tokens are computed in which forward pass: a tree over all rows of a call, cut into steps. No tensors.
 
-Rows with the same beginning share their first tokens, and nearly every distinct position is computed once. A step is one
-forward pass over some nodes of the tree, on top of a path whose keys and values are in the cache already:
+Rows with the same beginning share their first tokens, and nearly every distinct position is computed once. A step is
+one forward pass over some nodes of the tree, on top of a path whose keys and values are in the cache already:
 
 - a subtree that fits the budget is packed whole, together with its neighbours, and leaves nothing in the cache;
 - a subtree that does not fit, and begins with a few tokens only, is divided: each part computes these tokens again,

@@ -64,16 +64,17 @@ def compare(
     """Score ``pairs`` by the tree and, unless that is known, plain.
 
     In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood if that is more.
-    In coarser dtypes padding alone makes a difference, and the tree may make three times as much, or as much as one
-    rounding of every logprob: padding may by chance make no difference at all. A request that has a number on one path
-    alone is as far off as can be, and says nothing of what padding makes; one that has none on either is not compared.
+    In coarser dtypes plain scoring itself differs with padding, and when a row is computed in two parts. The tree may
+    differ three times as much, or by one rounding of every logprob if that is more. A request that has a number on one
+    path alone is as far off as can be, and says nothing of the rounding; one that has none on either is not compared.
     """
     by_tree = engine.score(pairs)
     plain = engine.score(pairs, plain=True) if plain is None else plain
     noise, rounding = 0.0, 1e-5
     if dtype != torch.float32:
         alone = engine.score(pairs, plain=True, alone=True)
-        gaps = (_difference(plain[key], alone[key]) for key in plain)
+        others = (plain, engine.score_in_parts(pairs))
+        gaps = (_difference(other[key], alone[key]) for other in others for key in other)
         noise = 3 * max((gap for gap in gaps if math.isfinite(gap)), default=0.0)
         rounding = max(rounding, float(torch.finfo(dtype).eps))
         plain = alone
