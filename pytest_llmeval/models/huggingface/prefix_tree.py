@@ -353,7 +353,8 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -
     """Return all tokens of the subtrees, depth first."""
     step = Step(path)
     stack = list(reversed(subtrees))
-    start, before = 0, ()
+    start = 0
+    before: tuple[tuple[int, int], ...] = ()
     while stack:
         node = stack.pop()
         index = len(step.tokens)
@@ -372,9 +373,11 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -
 def _ancestors(node: _Node, step: Step) -> tuple[tuple[int, int], ...]:
     """Return the spans of the node's ancestors in this step. What follows the node sees no others before it."""
     spans: list[tuple[int, int]] = []
-    while (node := node.parent) is not None and node.pieces and node.pieces[-1][1] is step:
-        _, _, index = node.pieces[-1]
-        spans.append((index, index + node.end - node.start))
+    above = node.parent
+    while above is not None and above.pieces and above.pieces[-1][1] is step:
+        _, _, index = above.pieces[-1]
+        spans.append((index, index + above.end - above.start))
+        above = above.parent
     return tuple(reversed(spans))
 
 
