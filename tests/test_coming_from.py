@@ -26,6 +26,7 @@ from pytest_llmeval.plugin.options import OPTIONS
 from pytest_llmeval.suites.format.schema import json_schema
 from tests.plugin.judge_for_tests import form_of
 from tests.servers.fake_server import executable
+from tests.servers.gguf_files import gguf_bytes
 from tests.servers.stub import StubServer
 from tests.suites.hub_cache import as_parquet, cache_files, configs_card
 from tests.support import REPOSITORY
@@ -187,6 +188,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
     (folder / "checkpoint").symlink_to(DEMO)
     executable(folder)
+    executable(folder, "llama-server")
+    (folder / "m.gguf").write_bytes(gguf_bytes())
     lay_out_the_cache(folder / "home")
     return folder
 
@@ -204,7 +207,7 @@ def project(llm_pytester: pytest.Pytester, template: Path, monkeypatch: pytest.M
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home / "datasets")
     for name, value in (("OPENAI_API_KEY", "sk-none"), ("KEY_TWO", "none")):
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", str(template), prepend=os.pathsep)  # for vllm
+    monkeypatch.setenv("PATH", str(template), prepend=os.pathsep)  # for vllm and llama-server
     monkeypatch.setattr("webbrowser.open", lambda _: True)
     return llm_pytester
 
