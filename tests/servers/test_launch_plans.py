@@ -143,6 +143,20 @@ def test_identity_has_what_decides_replies(folder: Path) -> None:
     assert len({first, *others}) == 4
     (folder / "m.gguf").write_bytes(gguf_bytes(after=b"other weights"))
     assert fingerprint() not in (first, *others)
+    template = folder / "t.jinja"
+    template.write_text("{{ messages }}")
+    before = fingerprint("launch.chat_template_file=t.jinja")
+    template.write_text("{{ messages }}{{ bos_token }}")
+    assert fingerprint("launch.chat_template_file=t.jinja") != before
+
+
+def test_weights_that_are_not_loaded_are_another_model(folder: Path) -> None:
+    found = []
+    for argument in ("launch.load_format=auto", "launch.load_format=dummy"):
+        spec, own = given(f"vllm:{folder}", argument)
+        assert isinstance(spec.kind, Launched)
+        found.append(spec.kind.identity(spec, own, spec.kind.plans(spec, own)[0]).fingerprint)
+    assert found[0] != found[1]
 
 
 def test_what_the_file_says_is_shown_before_its_server_runs(folder: Path) -> None:

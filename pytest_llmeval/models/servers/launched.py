@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Launched", "LaunchedLlamaCpp", "LaunchedVLLM"]
 
-_TAKEN = [name for name in SERVER_ARGS if name not in ("base_url", "api_key_env", "dialect")]
+_MODEL_ARGS = [name for name in SERVER_ARGS if name not in ("base_url", "api_key_env", "dialect")]
 _TIMEOUT_S = 1800.0
 _VERSION_S = 120.0
 _OWN = ("timeout", "command")
@@ -58,7 +58,7 @@ _OWN = ("timeout", "command")
 _OPERATION = frozenset(
     {
         *("command", "timeout", "threads", "threads_batch", "n_threads", "n_threads_batch", "parallel", "threads_http"),
-        *("gpu_memory_utilization", "max_num_seqs", "download_dir", "load_format", "verbose", "log_file"),
+        *("gpu_memory_utilization", "max_num_seqs", "download_dir", "verbose", "log_file"),
         *("disable_log_stats", "disable_log_requests", "uvicorn_log_level", "log_level", "metrics", "slots"),
     }
 )
@@ -69,7 +69,7 @@ _DISTRIBUTION = "pytest-llmeval-suites"
 class Launched(Remote):
     """The part that the kinds of this module have in common. ``location`` is a file, a folder or an id of the hub."""
 
-    model_args = (*_TAKEN, "launch")
+    model_args = (*_MODEL_ARGS, "launch")
     budgeting = "free"
     checks_suites = False  # its server does not run yet
     key_variable: ClassVar[str]
@@ -97,7 +97,7 @@ class Launched(Remote):
         return ModelSpec(name=name, kind=self, location=self.place(location), arguments=arguments)
 
     def known(self) -> Iterable[str]:
-        return _TAKEN
+        return _MODEL_ARGS
 
     def place(self, location: str) -> str:
         """Return the location by which the server is given its model."""
@@ -110,7 +110,7 @@ class Launched(Remote):
         return self._arguments_at((), spec, model_args)
 
     def _arguments_at(self, urls: Sequence[str], spec: ModelSpec, model_args: Mapping[str, JSON]) -> ServerArguments:
-        given = {name: value for name, value in {**model_args, **spec.arguments}.items() if name in _TAKEN}
+        given = {name: value for name, value in {**model_args, **spec.arguments}.items() if name in _MODEL_ARGS}
         endpoints = [Endpoint(url=url, api_key_env=LAUNCH_KEY) for url in urls]
         return ServerArguments.of(given, endpoints, model=self.served_name(spec), shown=f"--llm-model {spec.name}")
 
@@ -260,13 +260,17 @@ class Launched(Remote):
         model.start()
 
     def identity(self, spec: ModelSpec, settings: ModelSettings, plan: LaunchPlan) -> ModelIdentity:
-        """Return what decides the replies: the server's version, its arguments, and the model's files."""
+        """Return what decides the replies: the server's version, its arguments with the files that they name, and the
+        model's files.
+        """
         executable = self.executable(spec, settings)
         ours, _ = self.arguments_of(spec, settings, executable, plan.commit)
         given = {**ours, **self.launch_settings(spec, settings)}
         deciding: dict[str, JSON] = {name: value for name, value in sorted(given.items()) if name not in _OPERATION}
+        files = [(name, Path(value)) for name, value in given.items() if name in deciding and os.path.isfile(value)]
         try:
             weights = self.weights(spec, settings, plan)
+            others = [fingerprint_files(files, {}, digests=Digests(settings.findings))] if files else []
         except OSError as error:
             raise model_error(spec.name, f"cannot read its files: {error}") from None
         arguments = self.server_arguments(spec, settings.model_args)
@@ -280,7 +284,7 @@ class Launched(Remote):
             "extra_body": dict(arguments.extra_body) or None,
         }
         details = {name: value for name, value in details.items() if value is not None}
-        known = json.dumps([details, weights], sort_keys=True)
+        known = json.dumps([details, weights, *others], sort_keys=True)
         return ModelIdentity(
             name=spec.name,
             backend=self.name,
