@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from pytest_llmeval.plugin.other_plugins import LoadingTime
 from tests.plugin.suites_for_tests import SUMS
 from tests.servers.fake_server import executable
 from tests.servers.gguf_files import gguf_bytes
@@ -107,6 +112,26 @@ def test_the_timer_stands_still_while_what_scorers_ask_loads(llm_pytester: pytes
     assert llm_pytester.runpytest("-p", "timeout", "-p", "no:xdist").ret == 0
     log = (llm_pytester.path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert log == ["test_it: 5 s begin", "test_it: end", "loading", "test_it: 5 s begin", "test_it: end"]
+
+
+def test_the_timer_is_left_alone_from_other_threads() -> None:
+    calls: list[str] = []
+    hook = SimpleNamespace(
+        pytest_timeout_cancel_timer=lambda item: calls.append("end"),
+        pytest_timeout_set_timer=lambda item, settings: calls.append("begin"),
+    )
+    loading: Any = LoadingTime(cast("Any", SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook))))
+    loading.pytest_timeout_set_timer("item", "settings")
+
+    def start() -> None:
+        with loading.stopped():
+            calls.append("start")
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    start()
+    assert calls == ["start", "end", "start", "begin"]
 
 
 def test_the_timer_stands_still_while_a_server_starts_whose_replies_are_kept(
