@@ -316,7 +316,10 @@ class CallableModel(Backend):
         return self._calls.concurrency
 
     def run_generate(self, requests: Sequence[GenerateRequest]) -> list[GenerateResponse | Failed]:
-        """Call the function for each request. An exception of it becomes a ``CallError`` in that request's place."""
+        """Call the function for each request. An exception of it becomes a ``CallError`` in that request's place.
+
+        The error of a device that is lost is raised: all calls that follow would fail.
+        """
         listener = self.take_listener()
         responses: dict[int, GenerateResponse | Failed] = {}
         held: dict[int, Amount] = {}
@@ -448,7 +451,7 @@ class CallableModel(Backend):
         return GenerateResponse(text=text, seconds=seconds, is_timed=True, **beside)
 
     def _failed(self, error: BaseException) -> CallError:
-        if is_device_lost(error):  # then no other call can go well
+        if is_device_lost(error):
             raise error
         lines = [f"{self.identity.name} raised {_described(error)}", *own_traceback(error, (__file__, calls.__file__))]
         return CallError(redact("\n".join(lines)))
