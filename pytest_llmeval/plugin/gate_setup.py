@@ -254,14 +254,6 @@ def read_baseline(config: pytest.Config, settings: Settings) -> None:
         raise OptionError(f"{_named(settings)}: {error}") from None
 
 
-def _newest_baseline(path: Path) -> Report:
-    """Return the newest report of the baseline's path, not verified. Raises ``ReportError``."""
-    from pytest_llmeval.gates.earlier_reports import in_order, report_paths
-    from pytest_llmeval.reporting.storage.report_file import read_report
-
-    return in_order([(str(one), read_report(one)) for one in report_paths(path)])[-1][1]
-
-
 def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, dict[str, str]]:
     """Return the suite with the baseline's reply to each sample, and what that adds to the parts of its fingerprint.
 
@@ -270,8 +262,9 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
     """
     if not suite.spec.score.needs_baseline:
         return suite, {}
-    from pytest_llmeval.gates.earlier_reports import ABSENT, other_form, suite_of_baseline
+    from pytest_llmeval.gates.earlier_reports import ABSENT, in_order, other_form, report_paths, suite_of_baseline
     from pytest_llmeval.reporting.report.served_models import REPLIES, earlier_replies, replies_identity
+    from pytest_llmeval.reporting.storage.report_file import read_report
 
     config = node.config
     settings = config.stash[settings_key]
@@ -280,8 +273,9 @@ def with_earlier_replies(node: pytest.Collector, suite: Suite) -> tuple[Suite, d
         node.add_marker(pytest.mark.skip(reason="no baseline: give --llm-baseline"))
         return suite, {}
     baseline = baseline_of(config) or config.stash.get(_newest_key, None)
-    if baseline is None:  # in a worker, whose controller has checked it
-        baseline = config.stash[_newest_key] = _newest_baseline(path)
+    if baseline is None:  # in a worker, whose controller has verified it
+        reports = [(str(one), read_report(one)) for one in report_paths(path)]
+        baseline = config.stash[_newest_key] = in_order(reports)[-1][1]
     names = [spec.name for spec in settings.model_specs]
     name = suite.name
     if settings.compare == "questions" and name not in baseline.suite_names:
