@@ -36,6 +36,7 @@ import importlib.metadata
 import importlib.util
 import itertools
 import json
+import os
 import platform
 import random
 import signal
@@ -215,6 +216,12 @@ def num_equal(one: Sequence[object], other: Sequence[object]) -> int:
     return sum(a == b for a, b in zip(one, other, strict=True))
 
 
+def alike(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return up to which part of a text two sides wrote the same, in the mean."""
+    shares = [len(os.path.commonprefix(pair)) / max(1, *map(len, pair)) for pair in zip(one, other, strict=True)]
+    return sum(shares) / max(1, len(shares))
+
+
 def num_flips(one: Sequence[float], other: Sequence[float]) -> str:
     """Count the questions, of four options each, for which another option is the likeliest."""
 
@@ -322,7 +329,9 @@ def generation(bench: Bench) -> None:
     contexts = [prompt.context for prompt in work.prompts]
     mine, batched = ours(model, work), by_transformers(contexts)
     alone = [by_transformers([context])[0] for context in contexts]
-    note = f"of {len(contexts)}"
+    note = (
+        f"of {len(contexts)}; alike up to {alike(mine, batched):.0%} of a text, beside it {alike(alone, batched):.0%}"
+    )
     equal = num_equal(mine, batched), num_equal(alone, batched)
     bench.add("generation", "equal to generate's", *equal, "generate alone equal to batched", unit="texts", note=note)
 
