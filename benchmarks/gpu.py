@@ -36,7 +36,6 @@ import importlib.metadata
 import importlib.util
 import itertools
 import json
-import os
 import platform
 import random
 import signal
@@ -218,7 +217,9 @@ def num_equal(one: Sequence[object], other: Sequence[object]) -> int:
 
 def alike(one: Sequence[str], other: Sequence[str]) -> float:
     """Return up to which part of a text two sides wrote the same, in the mean."""
-    shares = [len(os.path.commonprefix(pair)) / max(1, *map(len, pair)) for pair in zip(one, other, strict=True)]
+    from pytest_llmeval.models.huggingface.prefix_tree import common_length
+
+    shares = [common_length(a.encode(), b.encode()) / max(1, len(a.encode())) for a, b in zip(one, other, strict=True)]
     return sum(shares) / max(1, len(shares))
 
 
@@ -244,7 +245,9 @@ def time_and_memory(bench: Bench) -> None:
     peer: Any = HFLM(pretrained=model.model, tokenizer=model.tokenizer, max_length=model.max_length)
     size = sum(one.numel() * one.element_size() for one in model.model.parameters()) / 2**20
     bench.add("memory", "the weights", size, unit="MiB", note="" if is_cuda else "a peak is measured on cards only")
-    warm_up = make_works(2, 4, 4, bench.works["generation"].max_new_tokens)  # with another header
+    # As much, with another header: a card takes long over shapes that it meets for the first time.
+    num_texts = len(bench.works["generation"].prompts)
+    warm_up = make_works(2, len(bench.works["letters"].prompts), num_texts, bench.works["generation"].max_new_tokens)
     for name, work in bench.works.items():
         ours(model, warm_up[name])
         theirs(peer, warm_up[name])

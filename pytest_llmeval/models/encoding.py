@@ -14,17 +14,18 @@ so.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.text.messages import template_messages
 from pytest_llmeval.text.redaction import describe
-from pytest_llmeval.types import LoglikelihoodResponse, Prompt
+from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse, Prompt
 
 __all__ = [
     "NO_CALLS",
@@ -58,6 +59,9 @@ class Tokenizer(Protocol):
     bos_token: str | None
     chat_template: Any
     all_special_ids: list[int]
+
+    def __call__(self, texts: list[str], /, **settings: Any) -> Any:
+        """Return the tokens of each text as ``input_ids``; a fast tokenizer (``is_fast``) encodes them side by side."""
 
     def encode(self, text: str, /, **settings: Any) -> list[int]:
         """Return the tokens of ``text``; ``add_special_tokens`` overrides the tokenizer's own habit."""
@@ -102,6 +106,8 @@ class Encoder:
         self._tokenizer = tokenizer
         self._add_bos = add_bos
         self._num_embeddings = num_embeddings
+        self._texts: dict[Prompt, str] = {}
+        self._encoded: dict[tuple[str, bool | None], list[int]] = {}
         # The choices of a question share their context, and a long one takes a millisecond.
         self._encode_context = functools.lru_cache(maxsize=8)(
             lambda text: tuple(self._encode(text, begins_with=self._prefix_text))
@@ -118,11 +124,31 @@ class Encoder:
         """Return the text of BOS, else of EOS: a scored text that begins with it is given no other, as in lm-eval."""
         return None if self.prefix_token is None else self._tokenizer.decode([self.prefix_token])
 
+    @contextlib.contextmanager
+    def encoded(self, requests: Iterable[LoglikelihoodRequest]) -> Iterator[None]:
+        """Encode the texts of ``requests`` in one call, which uses all cores. In this context ``pair`` finds them."""
+        wanted: dict[bool | None, dict[str, None]] = {}
+        if getattr(self._tokenizer, "is_fast", False):
+            for request in requests:
+                with contextlib.suppress(RequestError):  # ``pair`` will raise it
+                    text = self._texts[request.context] = self._text_of(request.context)
+                    for part in self._inputs(text.rstrip(), text[len(text.rstrip()) :] + request.continuation):
+                        check_encodable(part[0])
+                        wanted.setdefault(part[1], {})[part[0]] = None
+        try:
+            for setting, texts in wanted.items():
+                found = self._tokenizer([*texts], **_tokenizer_settings(setting))["input_ids"]
+                self._encoded.update(zip(((text, setting) for text in texts), found, strict=True))
+            yield
+        finally:
+            self._texts.clear()
+            self._encoded.clear()
+
     def pair(self, context: Prompt, continuation: str) -> EncodedPair:
         """Encode what ``LoglikelihoodRequest`` holds. Raises ``RequestError``."""
         if not continuation:
             raise RequestError("the continuation is empty: there is nothing to score")
-        context_text = self.render(context)
+        context_text = self._text_of(context)
         kept = context_text.rstrip()
         continuation = context_text[len(kept) :] + continuation
         context_tokens, continuation_tokens = self._parts(context_text, kept, continuation)
@@ -232,6 +258,16 @@ class Encoder:
         "adds no token to its context, so there is nothing to score; put a space or a line break between the two"
     )
 
+    def _text_of(self, context: Prompt) -> str:
+        known = self._texts.get(context)
+        return self.render(context) if known is None else known
+
+    def _inputs(self, kept: str, continuation: str) -> list[tuple[str, bool | None]]:
+        """Return the texts that ``_parts`` encodes, each with its ``add_special_tokens``."""
+        if not kept:
+            return [(continuation, False)]
+        return [(text, self._setting(text, self._prefix_text)) for text in (kept, kept + continuation)]
+
     def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
         """Return the tokens of both parts. ``kept`` is ``context`` without the white space that has moved behind it."""
         context_tokens = list(self._encode_context(kept)) if kept else []
@@ -251,14 +287,18 @@ class Encoder:
 
     def _encode(self, text: str, *, begins_with: str | None) -> list[int]:
         """Return the tokens of a text. ``begins_with`` is a token's text that it must not be given a second time."""
-        return self._tokens(text, False if begins_with and text.startswith(begins_with) else self._add_bos)
+        return self._tokens(text, self._setting(text, begins_with))
+
+    def _setting(self, text: str, begins_with: str | None) -> bool | None:
+        return False if begins_with and text.startswith(begins_with) else self._add_bos
 
     def _tokens(self, text: str, add_special_tokens: bool | None) -> list[int]:
         """Return the tokens of a text; ``add_special_tokens`` None leaves special tokens to the tokenizer."""
-        settings: dict[str, bool] = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+        known = self._encoded.get((text, add_special_tokens))
+        if known is not None:
+            return known.copy()
         check_encodable(text)
-        # verbose: it would warn of texts longer than the context, of which we refuse some and cut others into windows
-        return list(self._tokenizer.encode(text, verbose=False, **settings))
+        return list(self._tokenizer.encode(text, **_tokenizer_settings(add_special_tokens)))
 
     def _checked(self, tokens: list[int]) -> tuple[int, ...]:
         if self._num_embeddings is not None and max(tokens) >= self._num_embeddings:
@@ -267,6 +307,12 @@ class Encoder:
                 "the tokenizer does not belong to this model"
             )
         return tuple(tokens)
+
+
+def _tokenizer_settings(add_special_tokens: bool | None) -> dict[str, bool]:
+    settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
+    # verbose: it would warn of texts longer than the context, of which we refuse some and cut others into windows
+    return {"verbose": False, **settings}
 
 
 class SeparateEncoder(Encoder):
@@ -283,6 +329,9 @@ class SeparateEncoder(Encoder):
     def prompt(self, prompt: Prompt) -> tuple[int, ...]:
         """Encode what ``GenerateRequest`` holds; no token at all becomes BOS, else EOS. Raises ``RequestError``."""
         return self._checked(self._tokens(self.render(prompt), None) or [self._prefix()])
+
+    def _inputs(self, kept: str, continuation: str) -> list[tuple[str, bool | None]]:
+        return [(kept, self._setting(kept, self._prefix_text)), (continuation, False)]
 
     def _parts(self, context: str, kept: str, continuation: str) -> tuple[list[int], list[int]]:
         if not context:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_llmeval.errors import RequestError
-from pytest_llmeval.models.encoding import Encoder
-from pytest_llmeval.types import Message
+from pytest_llmeval.models.encoding import EncodedPair, Encoder, SeparateEncoder
+from pytest_llmeval.types import LoglikelihoodRequest, Message, Prompt
 from tests.tiny_models import CHAT_TEMPLATE, make_tokenizer
 
 
@@ -127,6 +129,50 @@ def test_chat_has_one_bos(adds_bos: Any) -> None:
     assert parts(adds_bos, "", "x")[0] == "<s>"
     pair = Encoder(adds_bos).pair(chat, "x")
     assert adds_bos.decode(list(pair.context)) == text
+
+
+CHAT = (Message(role="user", content="Hi"),)
+
+
+@pytest.mark.parametrize("encoder_class", [Encoder, SeparateEncoder])
+@pytest.mark.parametrize("name", ["plain", "adds_bos"])
+@given(
+    contexts=st.lists(st.sampled_from(["", " ", "Q: a\n", "<s>b ", "</s>", "\ud83d", CHAT]), min_size=1),
+    continuations=st.lists(st.sampled_from(["", " ", "yes", " no", "</s>yes", "\ud83d"]), min_size=1),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_many_in_one_call_are_encoded_as_each_alone(
+    encoder_class: type[Encoder],
+    name: str,
+    request: pytest.FixtureRequest,
+    contexts: list[Prompt],
+    continuations: list[str],
+) -> None:
+    tokenizer = request.getfixturevalue(name)
+    requests = [LoglikelihoodRequest(a, b) for a in contexts for b in continuations]
+
+    def encoded(encoder: Encoder) -> list[EncodedPair | str]:
+        found: list[EncodedPair | str] = []
+        for one in requests:
+            try:
+                found.append(encoder.pair(one.context, one.continuation))
+            except RequestError as error:
+                found.append(str(error))
+        return found
+
+    encoder = encoder_class(tokenizer)
+    with encoder.encoded(requests):
+        together = encoded(encoder)
+    assert together == encoded(encoder_class(tokenizer)) == encoded(encoder)
+
+
+def test_many_are_one_call_of_the_tokenizer(adds_bos: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(adds_bos)
+    requests = [LoglikelihoodRequest(context, choice) for context in ("a", "b", CHAT) for choice in (" x", " y")]
+    with encoder.encoded(requests):
+        monkeypatch.setattr(adds_bos, "encode", None)
+        monkeypatch.setattr(adds_bos, "apply_chat_template", None)
+        assert len({encoder.pair(one.context, one.continuation) for one in requests}) == 6
 
 
 def test_chat_without_template(plain: Any) -> None:

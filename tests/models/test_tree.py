@@ -402,20 +402,6 @@ def test_audit_finds_what_only_long_texts_show() -> None:
     assert asked.identity.name == model.identity.name
 
 
-@pytest.mark.parametrize("name", tiers(TREES))
-def test_rows_in_two_parts_are_as_right(name: str) -> None:
-    engine = make_model(name).engine
-    pairs = {i: make_model(name)._encode_pair(request) for i, request in enumerate(REQUESTS)}
-    alone = engine.score(pairs, plain=True, alone=True)
-    in_parts = engine.score_in_parts(pairs)
-    assert len(in_parts) > 5
-    for key, outcome in in_parts.items():
-        expected = alone[key]
-        assert isinstance(outcome, Outcome)
-        assert isinstance(expected, Outcome)
-        assert outcome.loglikelihood == pytest.approx(expected.loglikelihood, abs=1e-4)
-
-
 def test_half_precision_is_allowed_its_own_noise() -> None:
     model = make_model("llama")
     model.model.to(torch.bfloat16)

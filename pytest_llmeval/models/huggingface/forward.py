@@ -26,7 +26,6 @@ __all__ = [
     "Runner",
     "logprobs_of",
     "padded",
-    "score_in_parts",
     "score_rows",
     "summed",
 ]
@@ -177,23 +176,6 @@ def score_rows(runner: Runner, rows: Sequence[BatchRow], *, max_scored: int) -> 
         for row_logits, of_row in zip(logits, found, strict=True):
             of_row.read(row_logits, start)
     return [of_row.scored() for of_row in found]
-
-
-def score_in_parts(runner: Runner, row: BatchRow) -> list[Outcome]:
-    """Score a row, whose first token is not scored, by a forward pass over its beginning and one over the rest, on top
-    of the keys and values of the first.
-
-    This adds up the same numbers in another order: it differs from one pass by the rounding of the model's dtype.
-    """
-    tokens = torch.tensor([row.tokens], device=runner.model.device)
-    middle = min(row.first_scored, len(row.tokens) // 2)
-    begun = runner.model(input_ids=tokens[:, :middle], logits_to_keep=1, use_cache=True)
-    cache = {runner.cache_name: getattr(begun, runner.cache_name)}
-    num_kept = len(row.tokens) - row.first_scored
-    logits = runner.model(input_ids=tokens[:, middle:], logits_to_keep=num_kept, use_cache=True, **cache).logits
-    scores = RowScores(row, row.first_scored)
-    scores.read(logits[0])
-    return scores.scored()
 
 
 def _logits(model: Any, inputs: dict[str, Any], *, num_kept: int, size: int) -> Iterator[tuple[int, torch.Tensor]]:

@@ -26,7 +26,7 @@ from pytest_llmeval.models.huggingface.device import (
     tokens_in_memory,
     too_little_memory,
 )
-from pytest_llmeval.models.huggingface.forward import Logprobs, Outcome, Runner, score_in_parts, score_rows, summed
+from pytest_llmeval.models.huggingface.forward import Logprobs, Outcome, Runner, score_rows, summed
 from pytest_llmeval.models.huggingface.loading import quiet
 from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
 from pytest_llmeval.models.huggingface.prefix_tree import Step, StepBudget
@@ -272,22 +272,6 @@ class Engine:
         limit = self.attention.max_positions
         self._rotary_is_stretched = limit is not None and any(len(row.tokens) > limit for row in rows)
         return score_rows(self._runner, rows, max_scored=self._budget.max_scored)
-
-    def score_in_parts(self, pairs: Mapping[int, EncodedPair]) -> dict[int, Outcome | RequestError]:
-        """Return what plain scoring of each row in two forward passes gives, without the rows for which it cannot be
-        done.
-        """
-        limit = self.attention.max_positions or math.inf
-        outcomes: dict[int, Outcome | RequestError] = {}
-        for row in self._plan(pairs):
-            if row.first_scored and len(row.tokens) <= limit:
-                ((_, scored, seconds),) = _in_halves([row], self._run_in_parts, self._model.device)
-                outcomes.update(_outcomes_of(row, scored, seconds))
-        return outcomes
-
-    def _run_in_parts(self, rows: Sequence[BatchRow]) -> list[list[Outcome]]:
-        self._reset_rotary()
-        return [score_in_parts(self._runner, row) for row in rows]
 
     def _reset_rotary(self) -> None:
         if self._rotary_is_stretched:

@@ -14,11 +14,12 @@ projections, rotary angles and scaling stay the model's own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -35,6 +36,9 @@ __all__ = [
 
 
 _ATTENTION = "llmeval_tree"
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""All but cuDNN's, which prepares itself for each shape anew (steps have many) and fails on some masks: an H100 raised
+"Expected mha_graph.execute(...).is_good() to be true"."""
 
 
 def attend_in_blocks(
@@ -208,13 +212,16 @@ class TreeScorer:
         """Give the memory of everything that was kept back."""
         self._paths.clear()
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context that ``run`` needs, to be entered once for many steps.
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let ``run`` be called, for many steps, in this context.
 
         In it the model's attention follows the ``tree_blocks`` that its forward pass is given. A model that does not
         pass them on attends to the whole row under the mask, which is as right.
         """
-        return self._runner.attending(_ATTENTION, attend_in_blocks) if self._in_blocks else nullcontext()
+        in_blocks = self._runner.attending(_ATTENTION, attend_in_blocks) if self._in_blocks else nullcontext()
+        with sdpa_kernel(_KERNELS), in_blocks:
+            yield
 
     def run(self, step: Step) -> Logprobs:
         """Run one forward pass, and return the logprob of each of ``step.wanted_tokens``, and whether it is the

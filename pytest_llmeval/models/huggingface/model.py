@@ -287,11 +287,12 @@ class HuggingFaceModel(Backend):
         listener = self.take_listener()
         responses: dict[int, LoglikelihoodResponse | Failed] = {}
         pairs: dict[int, EncodedPair] = {}
-        for index, request in enumerate(requests):
-            try:
-                pairs[index] = self._encode_pair(request)
-            except RequestError as error:
-                responses[index] = error
+        with self._encoder.encoded(requests):
+            for index, request in enumerate(requests):
+                try:
+                    pairs[index] = self._encode_pair(request)
+                except RequestError as error:
+                    responses[index] = error
         listener(responses)
 
         def on_scored(scored: Mapping[int, LoglikelihoodResponse]) -> None:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import masking_utils
 from transformers.integrations import sdpa_attention
 
@@ -64,7 +65,7 @@ def compare(
     """Score ``pairs`` by the tree and, unless that is known, plain.
 
     In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood if that is more.
-    In coarser dtypes plain scoring itself differs with padding, and when a row is computed in two parts. The tree may
+    In coarser dtypes plain scoring itself differs with padding, and with the code that computes attention. The tree may
     differ three times as much, or by one rounding of every logprob if that is more. A request that has a number on one
     path alone is as far off as can be, and says nothing of the rounding; one that has none on either is not compared.
     """
@@ -73,7 +74,8 @@ def compare(
     noise, rounding = 0.0, 1e-5
     if dtype != torch.float32:
         alone = engine.score(pairs, plain=True, alone=True)
-        others = (plain, engine.score_in_parts(pairs))
+        with sdpa_kernel(SDPBackend.MATH):
+            others = (plain, engine.score(pairs, plain=True, alone=True))
         gaps = (_difference(other[key], alone[key]) for other in others for key in other)
         noise = 3 * max((gap for gap in gaps if math.isfinite(gap)), default=0.0)
         rounding = max(rounding, float(torch.finfo(dtype).eps))
