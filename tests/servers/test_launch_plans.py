@@ -167,6 +167,8 @@ def test_what_the_file_says_is_shown_before_its_server_runs(folder: Path) -> Non
     assert isinstance(spec.kind, Launched)
     expected = "a server that the session starts: llama-server; Q4_0, context of 4,096 tokens, no chat template"
     assert spec.kind.describe(spec, own) == expected
+    expected = expected.replace("4,096 tokens", "4,096 tokens, 512 used")
+    assert spec.kind.describe(*given("llama-cpp:m.gguf", "max_length=512")) == expected
     found = spec.kind.identity(spec, own, spec.kind.plans(spec, own)[0])
     assert (found.dtype, found.details["context_length"], found.details["has_chat_template"]) == ("Q4_0", 4096, False)
     (folder / "m.gguf").write_bytes(gguf_bytes()[:40])

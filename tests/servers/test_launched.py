@@ -129,13 +129,18 @@ def conversations(pytester: pytest.Pytester, number: int) -> str:
 
 
 @pytest.mark.parametrize("num_questions", [40, pytest.param(5, marks=pytest.mark.slow)])  # 5: in the self-test
-def test_server_that_crashes_is_started_again_once(project: Project, workers: list[str], num_questions: int) -> None:
+def test_server_that_crashes_is_started_again_once(
+    project: Project, workers: list[str], num_questions: int, caplog: pytest.LogCaptureFixture
+) -> None:
     project.faults(f"dies-once-after:{num_questions}")
     result = project.run(*workers, conversations(project.pytester, 15), "--llm-store=store")
     scored_once(project.folder, 15)
     assert {len(record["details"]["conversation"]) for record in report_of(project.folder)["records"]} == {3}
     assert result.ret == 0
     assert project.num_starts == 2
+    if num_questions > 5 and not workers:
+        said = "vllm:./ckpt: its server ended in the middle of the run (exit code 1), and was started again"
+        assert [line for line in caplog.messages if "ended" in line] == [said]
     project.check_all_ended()
 
 

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ALIVE", "PLAN", "done_file", "end_left", "log_file", "main", "state_file", "want_file"]
+__all__ = ["ALIVE", "PLAN", "done_file", "end_left", "log_file", "main", "state_file", "told_file", "want_file"]
 
 _KEY_VARIABLE = "PYTEST_LLM_LAUNCH_KEY"
 """The environment variable of ``models.endpoints.LAUNCH_KEY``: nothing of the package is imported here."""
@@ -50,6 +50,11 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 def want_file(folder: Path, number: int) -> Path:
     """Return the file that asks for a server; whoever makes it is the first to do so."""
     return folder / f"want-{number}"
+
+
+def told_file(folder: Path, number: int) -> Path:
+    """Return the file that says that the user knows of a server's restart."""
+    return folder / f"told-{number}"
 
 
 def done_file(folder: Path, number: int) -> Path:
@@ -95,6 +100,7 @@ class _Server:
         self._started_s = self._probed_s = 0.0
         self._num_ports = 0
         self._num_restarts = 0
+        self._died_by: int | None = None
         self.state = "idle"
 
     @property
@@ -136,7 +142,7 @@ class _Server:
         path = state_file(self._folder, self._number)
         written = path.with_suffix(".part")
         said = {"state": state, "port": self._port, "group": self.group, "since": time.time(), **more}
-        written.write_text(json.dumps({"restarts": self._num_restarts, **said}))
+        written.write_text(json.dumps({"restarts": self._num_restarts, "died_by": self._died_by, **said}))
         os.replace(written, path)
 
     def _fail(self, reason: str, **more: object) -> None:
@@ -201,6 +207,7 @@ class _Server:
             self._fail("ended", code=code, was_ready=before == "ready" or self._num_restarts > 0)
         else:
             self._num_restarts += 1
+            self._died_by = code
             self.start(port=self._port)
 
     def _probe(self) -> str:

@@ -508,6 +508,8 @@ class LaunchedLlamaCpp(Launched):
         """See ``Launched``. With what the file's header says."""
         header = self.header(spec)
         length = None if header.context_length is None else f"context of {counted(header.context_length, 'token')}"
+        if length is not None and (used := self.max_length(spec, settings)) is not None:
+            length = f"{length}, {used:,} used"
         template = None if header.has_chat_template else "no chat template"
         said = [part for part in (header.quantisation, length, template) if part is not None]
         return "; ".join([super().describe(spec, settings), *([", ".join(said)] if said else [])])

@@ -246,8 +246,13 @@ class LaunchedServers:
     async def wait_again(self, name: str, number: int) -> None:
         """Wait for a server that may have died and is started again. Raises ``ModelStopped`` if it is gone for good."""
         await asyncio.sleep(_NOTICED_S)
-        while self._state(name, number).get("state") != "ready":
+        while (state := self._state(name, number)).get("state") != "ready":
             await asyncio.sleep(_POLL_S)
+        if state["restarts"]:
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                keeper.told_file(self._folder, number).touch(exist_ok=False)
+                how = _described_code(state["died_by"])
+                _log.warning("%s: its server ended in the middle of the run (%s), and was started again", name, how)
 
     def _lines(self, number: int, num_bytes: int = _LINE_END) -> list[str]:
         """Return the last lines that a server has written, without secrets."""
