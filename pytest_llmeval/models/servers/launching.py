@@ -293,7 +293,8 @@ class LaunchedServers:
             return f"model {name}: {why}, and wrote nothing"
         cause, place = cause_of(lines)
         is_last = place >= len(lines) - _NUM_LINES
-        shown = "\n".join(f"  {line}" for line in (lines if is_last else lines[: place + 1])[-_NUM_LINES:])
+        near = (lines if is_last else lines[: place + 1])[-_NUM_LINES:]
+        shown = "\n".join(f"  {_LOG_PREFIX.sub('', line)}" for line in near)
         return f"model {name}: {why}: {cause}\nIts {'last lines' if is_last else 'lines up to that'}:\n{shown}"
 
 
