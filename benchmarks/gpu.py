@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tabulate import tabulate
 
-from benchmarks.lm_eval_side import run_lm_eval
+from benchmarks.lm_eval_side import run_lm_eval_vllm
 from benchmarks.measured_process import CommandFailed, environment
 from benchmarks.models_for_bench import ModelShape, make_model
 from benchmarks.our_side import run_pytest
@@ -445,14 +445,12 @@ def vllm(bench: Bench) -> None:
     """Time lm-eval's ``vllm`` in a process of its own, beside our time of this process. Ours holds no memory by now."""
     if importlib.util.find_spec("vllm") is None or not bench.arguments.device.startswith("cuda"):
         return
-    settings = f"pretrained={bench.checkpoint},dtype={bench.arguments.dtype},max_model_len=2048"
-    model = ("--model", "vllm", "--model_args", f"{settings},gpu_memory_utilization=0.8")
+    settings = f"dtype={bench.arguments.dtype},max_model_len=2048,gpu_memory_utilization=0.8"
     for name, work in bench.works.items():
         folder = bench.folder / f"vllm-{name}"
         folder.mkdir()
         variables = environment(folder, num_threads=2)
-        size = work.num_requests  # all at once, for vLLM to batch, and without vLLM's bars between those that are read
-        outcome = run_lm_eval(work, bench.checkpoint, folder, variables, batch_size=size, model_arguments=model)
+        outcome = run_lm_eval_vllm(work, bench.checkpoint, folder, variables, settings)
         note = f"{outcome.process_seconds:.0f} s with its start"
         bench.add("time", name, bench.timed[name][0][1], outcome.engine_seconds, "lm-eval's vllm", unit="s", note=note)
 

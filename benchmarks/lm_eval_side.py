@@ -22,7 +22,7 @@ from benchmarks.side_of_bench import Outcome
 from benchmarks.works_for_bench import STOP, Work
 from tests.support import REPOSITORY
 
-__all__ = ["engine_seconds", "run_lm_eval"]
+__all__ = ["engine_seconds", "run_lm_eval", "run_lm_eval_vllm"]
 
 # The last state of a progress bar, "Running … requests: 100%|███| 800/800 [01:20<00:00,  9.98it/s]", which alone ends
 # in a line break; with a server it is "Requesting API: …". Its rate is that of the whole bar, with more digits than its
@@ -42,10 +42,11 @@ def run_lm_eval(
     batch_size: int,
     log_samples: bool = True,
     model_arguments: Sequence[str] = (),
+    python: Path | str = sys.executable,
 ) -> Outcome:
     """Run ``work`` in a process of its own; ``folder`` is empty and takes all files. Raises ``CommandFailed``.
 
-    ``model_arguments`` stand in the place of those that load ``model`` by transformers.
+    ``model_arguments`` stand in the place of those that load ``model`` by transformers. ``python`` has lm-eval.
     """
     data = folder / "prompts.jsonl"
     work.write(data)
@@ -55,7 +56,7 @@ def run_lm_eval(
         program = ["benchmarks.ended_texts", str(data)]
         variables = variables | {"PYTHONPATH": str(REPOSITORY)}
     command = [
-        *(sys.executable, "-m", *program),
+        *(str(python), "-m", *program),
         *(model_arguments or ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")),
         *("--tasks", work.name, "--include_path", str(folder), "--batch_size", str(batch_size)),
         *("--output_path", str(folder / "results")),
@@ -68,6 +69,21 @@ def run_lm_eval(
         peak_mib=measured.peak_mib,
         responses=_responses(work, folder / "results") if log_samples else {},
     )
+
+
+def run_lm_eval_vllm(
+    work: Work,
+    model: Path,
+    folder: Path,
+    variables: dict[str, str],
+    settings: str,
+    *,
+    python: Path | str = sys.executable,
+) -> Outcome:
+    """Run ``work`` by lm-eval's ``vllm``, which has vLLM's engine in its own process. ``python`` has both."""
+    size = work.num_requests  # all at once, for vLLM to batch, and without vLLM's bars between those that are read
+    arguments = ("--model", "vllm", "--model_args", f"pretrained={model},{settings}")
+    return run_lm_eval(work, model, folder, variables, batch_size=size, model_arguments=arguments, python=python)
 
 
 def _task(work: Work, data: Path) -> dict[str, Any]:

@@ -150,13 +150,44 @@ def test_prompts_of_one_request_have_a_choice_each(order: list[int]) -> None:
         if len(prompts) == 1:
             return replies[0]
         choices = [{**replies[min(index, 1)]["choices"][0], "index": index} for index in order]
-        return {**replies[0], "choices": choices}
+        return {"choices": choices, "usage": {"prompt_tokens": 8}}
 
     async def ask() -> list[Any]:
         dialect, client = dialect_of("vllm"), cast("Client", FakeClient(reply))
         return await asyncio.gather(*(dialect.score(client, EncodedPair((0, 11), (12, n))) for n in (13, 14)))
 
-    assert [scored.logprobs for scored in asyncio.run(ask())] == [(-2.0, -13.0), (-2.0, -14.0)]
+    found = asyncio.run(ask())
+    assert [scored.logprobs for scored in found] == [(-2.0, -13.0), (-2.0, -14.0)]
+    assert {scored.is_timed for scored in found} == {order != [1, 0]}
+
+
+@pytest.mark.parametrize("read", [7, 8])
+def test_contexts_of_one_request_have_their_own_tokens(read: int) -> None:
+    """The tokens of all are asked for; where the server has read another number, each context is asked by itself."""
+    asked: list[Any] = []
+
+    def reply(body: Mapping[str, Any]) -> Any:
+        asked.append((body["prompt"], body["logprob_token_ids"]))
+        prompts = body["prompt"] if isinstance(body["prompt"][0], list) else [body["prompt"]]
+        choices: list[Any] = []
+        for prompt in prompts:
+            top = {f"token_id:{token}": -float(token + prompt[-1]) for token in body["logprob_token_ids"]}
+            found = {"tokens": ["token_id:1"], "token_logprobs": [-0.5], "top_logprobs": [{"token_id:1": -0.5, **top}]}
+            choices.insert(0, {"index": len(choices), "text": "", "logprobs": found})
+        return {"choices": choices, "usage": {"prompt_tokens": read if len(prompts) > 1 else len(prompts[0])}}
+
+    async def ask() -> list[Any]:
+        dialect, client = dialect_of("vllm"), cast("Client", FakeClient(reply))
+        questions = [((1, 2, 3), [7, 8]), ((4, 5), [8, 9]), ((4, 5, 6), [7])]
+        return await asyncio.gather(*(dialect.next_logprobs(client, *question) for question in questions))
+
+    found = asyncio.run(ask())
+    assert [one.logprobs for one in found] == [{7: -10.0, 8: -11.0}, {8: -13.0, 9: -14.0}, {7: -13.0}]
+    assert {(one.largest, one.is_timed, one.seconds) for one in found} == (
+        {(-0.5, False, 0.5 / 3)} if read == 8 else {(-0.5, True, 0.5)}
+    )
+    assert asked[0] == ([[1, 2, 3], [4, 5], [4, 5, 6]], [7, 8, 9])
+    assert len(asked) == (1 if read == 8 else 4)
 
 
 def test_prompt_that_the_server_reads_otherwise() -> None:

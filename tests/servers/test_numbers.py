@@ -252,7 +252,7 @@ def test_options_of_one_token_are_asked_for_once(dialect: str, connect: Connect)
         model = connect(stub, f"tokenizer={DEMO}")
         before = stub.num_questions
         model.loglikelihood(requests)
-        assert stub.num_questions - before == 5
+        assert stub.num_questions - before == {"vllm": 1, "sglang": 5}[dialect]
 
 
 def _echoes(stub: StubServer) -> int:

@@ -14,6 +14,7 @@ import ssl
 import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
@@ -278,7 +279,13 @@ def served_by(reply: Mapping[str, Any]) -> ServedBy:
 
 def _name(reply: Mapping[str, Any], key: str) -> str | None:
     found = reply.get(key)
-    return one_line(found, _LONGEST_NAME) or None if isinstance(found, str) else None
+    return _shown_name(found) or None if isinstance(found, str) else None
+
+
+@lru_cache(maxsize=256)
+def _shown_name(found: str) -> str:
+    """Return a name on one line; looking for secrets takes longer than all else of a reply, and names are few."""
+    return one_line(found, _LONGEST_NAME)
 
 
 def served_together(parts: Iterable[Any]) -> ServedBy:

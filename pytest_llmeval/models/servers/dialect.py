@@ -135,11 +135,15 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextLogprobs:
-    """The logprobs of some tokens in one place, and of the likeliest token there."""
+    """The logprobs of some tokens in one place, and of the likeliest token there.
+
+    ``seconds`` are a share where one request asked about several places (``is_timed`` False).
+    """
 
     logprobs: Mapping[int, float]
     largest: float
     seconds: float
+    is_timed: bool = True
     served_model: str | None = None
     system_fingerprint: str | None = None
 

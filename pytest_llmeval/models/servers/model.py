@@ -396,7 +396,7 @@ async def _ask_options(question: Options, replica: ServerReplica) -> _Answers:
             is_greedy=None if shared.is_greedy is None else shared.is_greedy and logprob >= found.largest - 1e-9,
             num_context_tokens=len(question.context),
             seconds=(shared.seconds + found.seconds) / num_answers,
-            is_timed=num_answers == 1,
+            is_timed=found.is_timed and num_answers == 1,
             **served_together((shared, found)),
         )
         answers.update(dict.fromkeys(places, answer))

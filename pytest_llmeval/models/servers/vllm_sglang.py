@@ -1,17 +1,17 @@
 """vLLM and SGLang: prompts as token ids, and the logprobs of several options from one request.
 
-vLLM echoes prompts with their logprobs, several prompts in one request. SGLang scores through its own ``/generate``,
-from any token of the prompt on, so that what stands before it comes from the prefix cache; its OpenAI interface would
-compute, and send back, all of it.
+One request to vLLM has several prompts: they are echoed with their logprobs, or the logprobs of tokens that may follow
+each of them are asked for. SGLang scores through its own ``/generate``, from any token of the prompt on, so that what
+stands before it comes from the prefix cache; its OpenAI interface would compute, and send back, all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pytest_llmeval.errors import RequestError
 from pytest_llmeval.models.encoding import EncodedPair
@@ -55,6 +55,19 @@ under way.
 """
 _MOST_TOKENS = 16_384
 """The most tokens of the prompts of one request, where it has more than one."""
+_MOST_LISTED = 100
+"""The most tokens whose logprobs one request asks for, where it has more than one prompt; vLLM takes 128."""
+
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The end of a context, and the tokens whose logprobs are wanted there."""
+
+    context: tuple[int, ...]
+    tokens: tuple[int, ...]
 
 
 class VLLM(CompletionsDialect):
@@ -74,7 +87,8 @@ class VLLM(CompletionsDialect):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._batches: Batches[EncodedPair, ScoredPrompt] | None = None
+        self._echoes: Batches[EncodedPair, ScoredPrompt] | None = None
+        self._places: Batches[_Place, NextLogprobs | None] | None = None
 
     async def found(self, client: Client, models: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> FoundServer:
         found = await super().found(client, models, own)
@@ -90,36 +104,64 @@ class VLLM(CompletionsDialect):
 
     async def score(self, client: Client, pair: EncodedPair | TextPair) -> ScoredPrompt:
         assert isinstance(pair, EncodedPair)
-        if self._batches is None:
-            self._batches = Batches(
-                functools.partial(self._score_together, client),
+        if self._echoes is None:
+            send = functools.partial(self._ask_together, client, self._echo, _scored)
+            self._echoes = Batches(
+                send,
                 lambda one: len(one.context) + len(one.continuation),
                 max_questions=_MOST_PROMPTS,
                 max_size=_MOST_TOKENS,
             )
-        return await self._batches.ask(pair)
+        return await self._echoes.ask(pair)
 
-    async def _score_together(self, client: Client, take: Take[EncodedPair]) -> Sequence[ScoredPrompt | BaseException]:
-        pairs: list[EncodedPair] = []
+    async def next_logprobs(
+        self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
+    ) -> NextLogprobs | None:
+        if self._places is None:
+            send = functools.partial(self._ask_together, client, self._next, _next_of)
+            self._places = Batches(
+                send,
+                # Two bounds in one number: of the tokens of all prompts, and of those whose logprobs are wanted.
+                lambda one: max(len(one.context) * _MOST_LISTED, len(one.tokens) * _MOST_TOKENS),
+                max_questions=_MOST_PROMPTS,
+                max_size=_MOST_TOKENS * _MOST_LISTED,
+            )
+        return await self._places.ask(_Place(context, tuple(tokens)))
+
+    async def _ask_together(
+        self,
+        client: Client,
+        fields: Callable[[Sequence[_Q]], dict[str, JSON]],
+        read: Callable[[Mapping[str, Any], _Q, float], _A],
+        take: Take[_Q],
+    ) -> Sequence[_A | BaseException]:
+        """Ask several questions in one request, and each by itself if that went wrong: the error belongs to the one
+        that has it.
+        """
+        asked: list[_Q] = []
 
         def body() -> dict[str, JSON] | None:
-            pairs.extend(take())
-            return self.body(self._echo(pairs)) if pairs else None
+            asked.extend(take())
+            return self.body(fields(asked)) if asked else None
+
+        async def ask_alone(question: _Q) -> _A:
+            reply, seconds = await self.post(client, "/completions", fields([question]))
+            return read(reply, question, seconds)
 
         try:
             reply = await client.post("/completions", body, tries=self.tries)
-            return _scored_together(reply, pairs, reply.seconds) if pairs else []
+            if len(asked) > 1:
+                choices, share = _choices(reply, fields(asked)["prompt"]), reply.seconds / len(asked)
+                found = [read({"choices": [own]}, one, share) for own, one in zip(choices, asked, strict=True)]
+                more = {"is_timed": False, **served_by(reply)}
+                return [one if one is None else replace(one, **more) for one in found]  # type: ignore[type-var]
+            return [read(reply, one, reply.seconds) for one in asked]
         except RequestError as error:
-            if len(pairs) == 1:
+            if len(asked) == 1:
                 return [error]
-            if not pairs:
+            if not asked:
                 raise
-        return await asyncio.gather(*(self._score_alone(client, pair) for pair in pairs), return_exceptions=True)
-
-    async def _score_alone(self, client: Client, pair: EncodedPair) -> ScoredPrompt:
-        """Score one pair, where several together went wrong: the error belongs to the pair that has it."""
-        reply, seconds = await self.post(client, "/completions", self._echo([pair]))
-        return scored_ids(reply, pair, seconds, has_ids=True)
+        return await asyncio.gather(*map(ask_alone, asked), return_exceptions=True)
 
     def _echo(self, pairs: Sequence[EncodedPair]) -> dict[str, JSON]:
         prompts: list[JSON] = [[*pair.context, *pair.continuation] for pair in pairs]
@@ -132,37 +174,18 @@ class VLLM(CompletionsDialect):
             **self.naming_tokens,
         }
 
-    async def next_logprobs(
-        self, client: Client, context: tuple[int, ...], tokens: Sequence[int]
-    ) -> NextLogprobs | None:
-        fields: dict[str, JSON] = {
-            "prompt": list(context),
+    def _next(self, places: Sequence[_Place]) -> dict[str, JSON]:
+        prompts: list[JSON] = [list(place.context) for place in places]
+        return {
+            "prompt": prompts if len(prompts) > 1 else prompts[0],
             "max_tokens": 1,
             "temperature": 0.0,
             "logprobs": 1,
-            "logprob_token_ids": list(tokens),
+            "logprob_token_ids": list(dict.fromkeys(token for place in places for token in place.tokens)),
             "ignore_eos": True,  # a text that may end here has a next token too
             **self.plain_sampling,
             **self.naming_tokens,
         }
-        reply, seconds = await self.post(client, "/completions", fields)
-        num_prompt_tokens, _ = usage_of(reply)
-        if num_prompt_tokens is not None and num_prompt_tokens != len(context):
-            raise RequestError(f"{len(context)} tokens were sent and the server read {num_prompt_tokens}")
-        written, _, tops, _ = logprob_lists(only_choice(reply))
-        if len(written) != 1 or not isinstance(tops[0], dict):
-            raise RequestError(f"the server gave {len(written)} tokens with top logprobs, expected 1")
-        known = {
-            token: checked_logprob(value) for text, value in tops[0].items() if (token := token_id(text)) is not None
-        }
-        if any(token not in known for token in tokens):
-            return None  # a vLLM that does not know logprob_token_ids
-        return NextLogprobs(
-            logprobs={token: known[token] for token in tokens},
-            largest=max(known.values()),
-            seconds=seconds,
-            **served_by(reply),
-        )
 
     async def tokenize(self, client: Client, text: str, *, add_special_tokens: bool) -> list[int] | None:
         return await self._tokens(client, {"prompt": text, "add_special_tokens": add_special_tokens})
@@ -183,19 +206,43 @@ class VLLM(CompletionsDialect):
         return await self.detokenize(client, await self._tokens(client, fields))
 
 
-def _scored_together(reply: Mapping[str, Any], pairs: Sequence[EncodedPair], seconds: float) -> list[ScoredPrompt]:
-    """Return the logprobs for each prompt of a request, in order. Raises ``RequestError``."""
-    if len(pairs) == 1:
-        return [scored_ids(reply, pairs[0], seconds, has_ids=True)]
-    choices = reply.get("choices")
+def _choices(reply: Mapping[str, Any], prompts: Any) -> list[Any]:
+    """Return the choice for each prompt of a request, in order. Raises ``RequestError``."""
+    choices, number = reply.get("choices"), len(prompts)
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise RequestError("the server's reply has no choices")
     by_place = {choice.get("index"): choice for choice in choices}
-    if len(choices) != len(pairs) or by_place.keys() != set(range(len(pairs))):
-        raise RequestError(f"{len(pairs)} prompts were sent and the server's reply has {len(choices)} choices")
-    share = seconds / len(pairs)
-    found = [scored_ids({"choices": [by_place[i]]}, pair, share, has_ids=True) for i, pair in enumerate(pairs)]
-    return [replace(scored, is_timed=False, **served_by(reply)) for scored in found]
+    if len(choices) != number or by_place.keys() != set(range(number)):
+        raise RequestError(f"{number} prompts were sent and the server's reply has {len(choices)} choices")
+    _check_read(reply, sum(map(len, prompts)))
+    return [by_place[place] for place in range(number)]
+
+
+def _check_read(reply: Mapping[str, Any], num_sent: int) -> None:
+    num_prompt_tokens, _ = usage_of(reply)
+    if num_prompt_tokens not in (None, num_sent):
+        raise RequestError(f"{num_sent} tokens were sent and the server read {num_prompt_tokens}")
+
+
+def _scored(reply: Mapping[str, Any], pair: EncodedPair, seconds: float) -> ScoredPrompt:
+    return scored_ids(reply, pair, seconds, has_ids=True)
+
+
+def _next_of(reply: Mapping[str, Any], place: _Place, seconds: float) -> NextLogprobs | None:
+    """Return the logprobs in one place; None from a vLLM that does not know ``logprob_token_ids``."""
+    _check_read(reply, len(place.context))
+    written, _, tops, _ = logprob_lists(only_choice(reply))
+    if len(written) != 1 or not isinstance(tops[0], dict):
+        raise RequestError(f"the server gave {len(written)} tokens with top logprobs, expected 1")
+    known = {token: checked_logprob(value) for text, value in tops[0].items() if (token := token_id(text)) is not None}
+    if any(token not in known for token in place.tokens):
+        return None
+    return NextLogprobs(
+        logprobs={token: known[token] for token in place.tokens},
+        largest=max(known.values()),
+        seconds=seconds,
+        **served_by(reply),
+    )
 
 
 def continued(request: GenerateRequest) -> dict[str, JSON]:
