@@ -207,6 +207,8 @@ def test_names(folder: Path) -> None:
         "vllm:": "expected vllm:NAME_OR_FOLDER, such as vllm:Qwen/Qwen3-0.6B",
         "llama-cpp:m.gguf?base_url=http://x/v1": "there is no argument 'base_url'",
         "vllm:a?launch.seed=1&launch.seed=2": "found 'launch.seed' twice",
+        "vllm:a?max_num_seqs=8": "a setting of its server is written launch.max_num_seqs=VALUE",
+        "vllm:a?timeot=8": "did you mean 'timeout'?",
         "vllm:a?launch.=1": "expected launch. and a setting of the server",
         "vllm:a?launch.tensor_parallel_size=two": "launch.tensor_parallel_size: found 'two', expected a whole number",
         "vllm:a?launch.api_key=abc": "launch.api_key: the session decides this itself",

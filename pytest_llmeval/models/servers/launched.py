@@ -42,7 +42,7 @@ from pytest_llmeval.models.settings import ModelSettings
 from pytest_llmeval.models.specs import ModelSpec, check_names, hide_secrets
 from pytest_llmeval.text.names import plain_server_name
 from pytest_llmeval.text.redaction import describe, hide_forms, model_error, one_line, redact
-from pytest_llmeval.text.wording import counted
+from pytest_llmeval.text.wording import counted, nearest
 from pytest_llmeval.types import IS_KNOWN, JSON, ModelIdentity, ServerUse
 
 if TYPE_CHECKING:
@@ -89,6 +89,9 @@ class Launched(Remote):
                 key, launch_value = parse_launch_setting(name, value, where)
                 launch[key] = launch_value
             else:
+                if name not in self.known() and nearest(name, self.known()) is None:
+                    hint = f"a setting of its server is written {LAUNCH}{name}=VALUE"
+                    raise OptionError(f"{where}: there is no argument {name!r}; {hint}")
                 check_names({name: None}, self.known(), where.removeprefix("--llm-model "))
                 arguments[name] = parse_argument(name, value, where)
         if launch:
