@@ -202,6 +202,7 @@ def test_version_of_another_environment_is_known_without_loading_it(folder: Path
 
 def test_names(folder: Path) -> None:
     spec = parse_model_spec("vllm:./a?launch.seed=1&launch.command=/x&timeout=3&launch.timeout=7")
+    assert parse_model_spec("vllm:./a?launch.timeout=7&timeout=3").arguments.keys() == {"launch", "timeout"}
     assert spec.name == "vllm:./a?launch.seed=1" == plain_name("vllm:./a?launch.seed=1&launch.timeout=7")
     for model, expected in {
         "vllm:": "expected vllm:NAME_OR_FOLDER, such as vllm:Qwen/Qwen3-0.6B",

@@ -83,7 +83,7 @@ class Launched(Remote):
         arguments: dict[str, Any] = {}
         launch: dict[str, JSON] = {}
         for name, value in parts:
-            if name in arguments or name.removeprefix(LAUNCH) in launch:
+            if name in arguments or (name.startswith(LAUNCH) and name.removeprefix(LAUNCH) in launch):
                 raise OptionError(f"{where}: found {name!r} twice, expected it once")
             if name.startswith(LAUNCH):
                 key, launch_value = parse_launch_setting(name, value, where)
