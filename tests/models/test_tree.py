@@ -205,13 +205,15 @@ def test_blocks_change_nothing(name: str) -> None:
 
 
 def test_blocks_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention is asked for single blocks, and not for the whole row."""
+    """Attention is asked for single blocks, and not for the whole row; a view as mask is an error on some cards."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     widths = []
 
     def watching(module: Any, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         widths.append(query.shape[2])
+        mask = args[2]
+        assert (mask.is_contiguous(), mask.data_ptr() % 16) == (True, 0)
         return sdpa_attention_forward(module, query, *args, **kwargs)
 
     monkeypatch.setattr("pytest_llmeval.models.huggingface.loglikelihood_tree.sdpa_attention_forward", watching)

@@ -68,13 +68,15 @@ def attend_in_blocks(
             spans = (*block.before, (block.start, block.end))
             seen = [(0, num_cached), *((num_cached + start, num_cached + end) for start, end in spans)]
         mask = attention_mask[:, :, block.start : block.end]
+        # Always a copy: CUDA's kernels look for the rows of a mask at multiples of sixteen bytes, also in a view.
+        mask = torch.cat([mask[..., start:end] for start, end in seen], dim=3)
         parts.append(
             sdpa_attention_forward(
                 module,
                 query[:, :, block.start : block.end],
-                _picked(key, seen, 2),
-                _picked(value, seen, 2),
-                _picked(mask, seen, 3),
+                _picked(key, seen),
+                _picked(value, seen),
+                mask,
                 dropout,
                 scaling,
                 **kwargs,
@@ -83,10 +85,10 @@ def attend_in_blocks(
     return torch.cat(parts, dim=1), None
 
 
-def _picked(tensor: torch.Tensor, spans: Sequence[tuple[int, int]], dim: int) -> torch.Tensor:
-    """Return the spans of one dimension behind each other; a single one is not copied."""
-    parts = [tensor.narrow(dim, start, end - start) for start, end in spans if end > start]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
+def _picked(tensor: torch.Tensor, spans: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """Return keys or values (1, heads, tokens, width) of the spans, behind each other; a single one is not copied."""
+    parts = [tensor[:, :, start:end] for start, end in spans if end > start]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
 _MOST_KEPT = 64
