@@ -22,10 +22,11 @@ works, with the engine in its own process and all requests at once.
 
 Starting a process takes longer than many requests and varies by seconds, so it is left out: of ours the seconds of
 pytest's last line are taken, which have collecting, encoding, scoring and the report in them, of lm-eval its progress
-bar's, which have the requests alone. ``ratio`` is ours by lm-eval's. ``largest_difference`` is between log-likelihoods
-of single requests, in nats, without those that lm-eval gives as exactly 0 (``lm_eval_zeros``): it drops the last token
-of an echo as one that the model wrote, and where llama-cpp-python's model ends its text there, none was written and the
-continuation is dropped. Each line is JSON; the last ones are a table of the ratios.
+bar's, which have the requests alone. ``ratio`` is our rate by lm-eval's, ``ratio_process`` that of whole processes.
+``largest_difference`` is between log-likelihoods of single requests, in nats, without those that lm-eval gives as
+exactly 0 (``lm_eval_zeros``): it drops the last token of an echo as one that the model wrote, and where
+llama-cpp-python's model ends its text there, none was written and the continuation is dropped. Each line is JSON; the
+last ones are a table of the ratios.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class Bench:
         """lm-eval's run with vLLM's engine in its process."""
         folder, variables = self._next()
         settings = f"dtype=float32,max_model_len={self.options.max_length},enforce_eager=True"
-        variables["OMP_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = str(os.cpu_count())
+        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # vLLM chooses, as for the server
+            del variables[name]
         return run_lm_eval_vllm(
             work, self.options.tokenizer, folder, variables, settings, python=self.options.in_process
         )
@@ -187,6 +189,7 @@ def compare(bench: Bench, work: Work) -> tuple[dict[str, object], Outcome]:
         theirs.append(bench.theirs(work, best))
     our_rate = work.num_requests / statistics.median(map(_our_seconds, ours))
     their_rate = work.num_requests / statistics.median(map(_their_seconds, theirs))
+    our_process_s, their_process_s = (statistics.median(one.process_seconds for one in side) for side in (ours, theirs))
     line: dict[str, object] = {
         "work": work.name,
         "questions": len(work.prompts),
@@ -195,8 +198,9 @@ def compare(bench: Bench, work: Work) -> tuple[dict[str, object], Outcome]:
         "ours_requests_per_s": round(our_rate, 2),
         "lm_eval_requests_per_s": round(their_rate, 2),
         "ratio": round(our_rate / their_rate, 2),
-        "ours_process_s": round(statistics.median(side.process_seconds for side in ours), 2),
-        "lm_eval_process_s": round(statistics.median(side.process_seconds for side in theirs), 2),
+        "ratio_process": round(their_process_s / our_process_s, 2),
+        "ours_process_s": round(our_process_s, 2),
+        "lm_eval_process_s": round(their_process_s, 2),
         "lm_eval_batch_size": best,
     }
     return line | _agreement(work, ours[0], theirs[0]), ours[0]
@@ -236,14 +240,17 @@ def _without_zeros(ours: Outcome, theirs: Outcome) -> tuple[Outcome, int]:
 
 def markdown(lines: Sequence[dict[str, object]]) -> str:
     """Return the table of the ratios."""
-    rows = ["| work | requests | ours, requests/s | by local-completions | by lm-eval's vllm | difference, nats |"]
-    rows.append("|---|---|---|---|---|---|")
+    names = ("work", "requests", "ours_requests_per_s", "ratio", "ratio_process")
+    rows = ["| work | requests | ours, per second | local-completions | whole processes | lm-eval's vllm | agreement |"]
+    rows.append("|---|---|---|---|---|---|---|")
     beside = {line["work"]: line.get("ratio", "") for line in lines if line["measured"] == "lm_eval_vllm"}
     for line in lines:
         if line["measured"] == "against_lm_eval_server" and "ratio" in line:
-            agreement = line.get("largest_difference", f"{line.get('equal_generations')} texts equal")
-            cells = [line[name] for name in ("work", "requests", "ours_requests_per_s", "ratio")]
-            rows.append(f"| {' | '.join(map(str, [*cells, beside.get(line['work'], ''), agreement]))} |")
+            texts = f"{line.get('equal_generations')} texts equal"
+            nats = f"{line.get('largest_difference')} nats"
+            agreement = nats if "largest_difference" in line else texts
+            cells = [*(line[name] for name in names), beside.get(line["work"], ""), agreement]
+            rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
 
 

@@ -81,6 +81,40 @@ def test_the_table_of_the_readme() -> None:
     assert [cell.strip() for cell in row.split("|")[1:-1]] == ["gpt2", "mmlu_texts", "60", "71 s", "24 s", "3.0"]
 
 
+def test_the_table_of_servers() -> None:
+    from benchmarks.against_lm_eval_server import markdown
+
+    letters: dict[str, object] = {"work": "letters_one_header", "requests": 400, "largest_difference": 5e-06}
+    texts: dict[str, object] = {"work": "gsm8k_generation", "requests": 100, "equal_generations": 99}
+    rates: dict[str, object] = {"measured": "against_lm_eval_server", "ours_requests_per_s": 80.5, "ratio": 12.3}
+    lines: list[dict[str, object]] = [
+        {**rates, **letters, "ratio_process": 4.1},
+        {**rates, **texts, "ratio_process": 1.5},
+        {"measured": "lm_eval_vllm", "work": "letters_one_header", "ratio": 6.1},
+        {"measured": "lm_eval_vllm", "work": "gsm8k_generation", "failed": "it did not start"},
+    ]
+    assert markdown(lines).splitlines()[2:] == [
+        "| letters_one_header | 400 | 80.5 | 12.3 | 4.1 | 6.1 | 5e-06 nats |",
+        "| gsm8k_generation | 100 | 80.5 | 12.3 | 1.5 |  | 99 texts equal |",
+    ]
+
+
+@needs_data
+@needs_lm_eval
+@pytest.mark.campaign
+def test_server_is_started_for_both_sides(capfd: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.against_lm_eval_server import main
+    from tests.servers.language_models import DEMO
+    from tests.servers.real import gguf, install
+
+    server = ["--launch", f"llama-cpp:{gguf()}", "--command", str(install("llama-cpp-python"))]
+    assert main([*server, "--tokenizer", str(DEMO), "--questions", "2", "--only", "gsm8k_generation"]) == 0
+    line, _, *table = capfd.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert found["equal_generations"] == found["questions"] == 2
+    assert table[-1].startswith("| gsm8k_generation | 2 |")
+
+
 @needs_data
 def test_works_fit_the_model_and_share_what_they_say() -> None:
     sizes = Sizes(max_length=600, num_questions=20, num_subjects=3)

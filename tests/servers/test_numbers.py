@@ -271,6 +271,14 @@ def test_options_of_one_token_need_no_echo(connect: Connect, demo: Any) -> None:
     assert [one.num_context_tokens for one in found] == [one.num_context_tokens for one in expected]
 
 
+def test_tokens_of_several_words_are_not_asked_for(connect: Connect) -> None:
+    with StubServer("llama-cpp-python") as stub:
+        model = connect(stub)
+        before = len(stub.bodies("/extras/tokenize"))
+        model.loglikelihood([LoglikelihoodRequest(_CONTEXT, option) for option in (" a b", " c d", " e")])
+        assert len(stub.bodies("/extras/tokenize")) - before == 2, "of the context, and of it with the one word"
+
+
 def test_a_forced_token_with_another_number_than_its_echo_is_not_used(
     connect: Connect, demo: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -270,8 +270,8 @@ class LlamaCppPython(CompletionsDialect):
         return scored_text(reply, pair, seconds)
 
     async def score_forced(self, client: Client, pair: TextPair) -> ScoredPrompt | None:
-        if not pair.context or len(pair.continuation) > _LONGEST_FORCED:
-            return None
+        if not pair.context or len(pair.continuation) > _LONGEST_FORCED or len(pair.continuation.split()) > 1:
+            return None  # several words are several tokens, and to ask for the tokens is a request of its own
         context = await self._context(client, pair.context)
         whole = await self.tokenize(client, pair.context + pair.continuation, add_special_tokens=True) or []
         if whole[:-1] != context:
