@@ -38,10 +38,11 @@ _T = TypeVar("_T")
 _SMALLEST_STEP = 16
 """Tokens of a step that is not divided: if so few do not fit into memory, their pieces will not fit either."""
 _TREE_TOKENS_ON_CPU = 512
-"""Tokens of a step. With models of 124 and 135 million parameters, 384 to 1536 took the same time, up to a tenth."""
+"""Tokens of a step. With a model of 124 million parameters, 384 to 1536 took the same time, up to a tenth."""
 _BLOCK_TOKENS_ON_CPU = 144
 _BLOCK_TOKENS = 512
-"""Tokens of a block, reckoned and not measured: on a GPU a call of attention costs more than a few masked cells."""
+"""Tokens of a block: a call of attention costs more than some masked cells. On an H100, 128 took nearly twice as long as
+512 or more."""
 _PLAIN_TOKENS_ON_CPU = 1024
 """Tokens of a batch. With models of 1 to 40 million parameters 512 to 2048 is fastest: activations fit the cache."""
 _MAX_LOGITS_ON_CPU = 1 << 25
