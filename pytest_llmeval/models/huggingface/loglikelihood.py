@@ -41,8 +41,8 @@ _TREE_TOKENS_ON_CPU = 512
 """Tokens of a step. With a model of 124 million parameters, 384 to 1536 took the same time, up to a tenth."""
 _BLOCK_TOKENS_ON_CPU = 144
 _BLOCK_TOKENS = 512
-"""Tokens of a block: a call of attention costs more than some masked cells. On an H100, 128 took nearly twice as long as
-512 or more."""
+"""Tokens of a block: a call of attention costs more than some masked cells. On an H100, 128 took nearly twice as long
+as 512 or more."""
 _PLAIN_TOKENS_ON_CPU = 1024
 """Tokens of a batch. With models of 1 to 40 million parameters 512 to 2048 is fastest: activations fit the cache."""
 _MAX_LOGITS_ON_CPU = 1 << 25
