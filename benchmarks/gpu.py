@@ -4,7 +4,7 @@
     python -m benchmarks.gpu --shape 3b --minutes 20
     python -m benchmarks.gpu --device cpu --tiny             # the same code, to see that it runs
 
-Its first line and ``ran_on`` in the file say on what it ran.
+The first line of the output and ``ran_on`` in the file say on what it ran.
 
 The model has random weights, drawn with a seed, and a published shape (Llama 3.2 1B or 3B). It and the prompts, whose
 words are those of Python's documentation, are made here: nothing is downloaded. Each line of the table has a number

@@ -126,16 +126,17 @@ class Encoder:
 
     @contextlib.contextmanager
     def encoded(self, requests: Iterable[LoglikelihoodRequest]) -> Iterator[None]:
-        """Encode the texts of ``requests`` in one call, which uses all cores. In this context ``pair`` finds them."""
+        """Encode the texts of ``requests`` together, which uses all cores. In this context ``pair`` finds them."""
         wanted: dict[bool | None, dict[str, None]] = {}
-        if getattr(self._tokenizer, "is_fast", False):
-            for request in requests:
-                with contextlib.suppress(RequestError):  # ``pair`` will raise it
-                    text = self._texts[request.context] = self._text_of(request.context)
-                    for part in self._inputs(text.rstrip(), text[len(text.rstrip()) :] + request.continuation):
-                        check_encodable(part[0])
-                        wanted.setdefault(part[1], {})[part[0]] = None
         try:
+            # CodeLlama's tokenizer divides a text at its fill token, and none in a list of texts.
+            if getattr(self._tokenizer, "is_fast", False) and not getattr(self._tokenizer, "fill_token", None):
+                for request in requests:
+                    with contextlib.suppress(RequestError):  # ``pair`` will raise it
+                        text = self._texts[request.context] = self._text_of(request.context)
+                        for part in self._inputs(text.rstrip(), text[len(text.rstrip()) :] + request.continuation):
+                            check_encodable(part[0])
+                            wanted.setdefault(part[1], {})[part[0]] = None
             for setting, texts in wanted.items():
                 found = self._tokenizer([*texts], **_tokenizer_settings(setting))["input_ids"]
                 self._encoded.update(zip(((text, setting) for text in texts), found, strict=True))

@@ -110,6 +110,17 @@ def test_in_half_precision_the_tree_may_differ_as_attention_by_other_code_does()
         assert not compare(engine, pairs, torch.float32).is_close
 
 
+def test_in_half_precision_one_noisy_request_allows_the_others_little() -> None:
+    """The tree is off at every request; other code for attention changes one, as a long text."""
+    pairs = {key: EncodedPair((1,), (2,)) for key in range(50)}
+
+    def value(way: str, key: int) -> float:
+        return -1.0 - {"math": 0.6 * (key == 0), "tree": 1.5}.get(way, 0.0)
+
+    engine: Any = StandIn(value)
+    assert not compare(engine, pairs, torch.bfloat16).is_close
+
+
 def test_a_file_that_cannot_be_hashed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*files: object, **settings: object) -> str:
         raise OSError(5, "Input/output error")

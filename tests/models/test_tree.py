@@ -18,7 +18,7 @@ from pytest_llmeval.models.encoding import EncodedPair
 from pytest_llmeval.models.huggingface.checkpoint import Attention
 from pytest_llmeval.models.huggingface.forward import Outcome, Runner
 from pytest_llmeval.models.huggingface.loglikelihood import Engine
-from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer
+from pytest_llmeval.models.huggingface.loglikelihood_tree import TreeScorer, _without_cudnn
 from pytest_llmeval.models.huggingface.model import HuggingFaceModel
 from pytest_llmeval.types import LoglikelihoodRequest, LoglikelihoodResponse
 from tests.models.architectures_for_tests import ARCHITECTURES, make_model, tiers
@@ -221,6 +221,17 @@ def test_blocks_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     model.engine._budget = dataclasses.replace(model.engine._budget, max_tokens=64, block_tokens=1)
     model.loglikelihood(chunk(model, "rivers", range(10)))
     assert sum(width < 12 for width in widths) >= 10
+
+
+def test_kernels_that_were_switched_off_stay_off() -> None:
+    cuda: Any = torch.backends.cuda
+    cuda.enable_flash_sdp(False)
+    try:
+        with _without_cudnn():
+            assert (cuda.flash_sdp_enabled(), cuda.cudnn_sdp_enabled(), cuda.math_sdp_enabled()) == (False, False, True)
+        assert not cuda.flash_sdp_enabled()
+    finally:
+        cuda.enable_flash_sdp(True)
 
 
 # What is kept between calls

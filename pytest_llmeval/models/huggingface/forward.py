@@ -19,16 +19,7 @@ import transformers
 from pytest_llmeval.models.encoding import Tokenizer
 from pytest_llmeval.models.huggingface.batches import BatchRow
 
-__all__ = [
-    "Logprobs",
-    "Outcome",
-    "RowScores",
-    "Runner",
-    "logprobs_of",
-    "padded",
-    "score_rows",
-    "summed",
-]
+__all__ = ["Logprobs", "Outcome", "RowScores", "Runner", "logprobs_of", "padded", "score_rows", "summed"]
 
 
 @dataclass(slots=True)

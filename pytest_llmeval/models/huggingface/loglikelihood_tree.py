@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -36,9 +36,19 @@ __all__ = [
 
 
 _ATTENTION = "llmeval_tree"
-_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""All but cuDNN's, which prepares itself for each shape anew (steps have many) and fails on some masks: an H100 raised
-"Expected mha_graph.execute(...).is_good() to be true"."""
+
+
+def _without_cudnn() -> AbstractContextManager[None]:
+    """Leave out cuDNN's attention, which prepares itself for each shape anew (steps have many), and fails on some
+    masks: an H100 raised "Expected mha_graph.execute(...).is_good() to be true".
+    """
+    cuda: Any = torch.backends.cuda
+    enabled = [
+        *([SDPBackend.FLASH_ATTENTION] if cuda.flash_sdp_enabled() else []),
+        *([SDPBackend.EFFICIENT_ATTENTION] if cuda.mem_efficient_sdp_enabled() else []),
+        *([SDPBackend.MATH] if cuda.math_sdp_enabled() else []),
+    ]
+    return sdpa_kernel(enabled) if enabled else nullcontext()
 
 
 def attend_in_blocks(
@@ -68,7 +78,7 @@ def attend_in_blocks(
             spans = (*block.before, (block.start, block.end))
             seen = [(0, num_cached), *((num_cached + start, num_cached + end) for start, end in spans)]
         mask = attention_mask[:, :, block.start : block.end]
-        # Always a copy: CUDA's kernels look for the rows of a mask at multiples of sixteen bytes, also in a view.
+        # A copy, whose rows begin where CUDA's kernels look for them: those of a slice may begin elsewhere.
         mask = torch.cat([mask[..., start:end] for start, end in seen], dim=3)
         parts.append(
             sdpa_attention_forward(
@@ -222,7 +232,8 @@ class TreeScorer:
         pass them on attends to the whole row under the mask, which is as right.
         """
         in_blocks = self._runner.attending(_ATTENTION, attend_in_blocks) if self._in_blocks else nullcontext()
-        with sdpa_kernel(_KERNELS), in_blocks:
+        kernels = _without_cudnn() if self._model.device.type == "cuda" else nullcontext()
+        with kernels, in_blocks:
             yield
 
     def run(self, step: Step) -> Logprobs:

@@ -3,9 +3,9 @@
 Rows with the same beginning share their first tokens, and nearly every distinct position is computed once. A step is
 one forward pass over some nodes of the tree, on top of a path whose keys and values are in the cache already:
 
-- a subtree that fits the budget is packed whole, together with its neighbours, and leaves nothing in the cache;
-- a subtree that does not fit, and begins with a few tokens only, is divided: each part computes these tokens again,
-  which costs less than a forward pass of their own and fills the packs;
+- a subtree that fits the budget is packed together with its neighbours, and leaves nothing in the cache;
+- a subtree that does not fit, alone or behind its neighbours, and begins with a few tokens, is divided: each part
+  computes these tokens again, which costs less than a forward pass of their own and fills the packs;
 - if another subtree does not fit, its first tokens are computed first, stay in the cache while the subtree is worked
   off, and are forgotten afterwards.
 
@@ -37,9 +37,9 @@ class StepBudget:
 
     ``max_tokens``: new tokens. ``max_scored``: positions whose logits are needed. ``max_rows``: rows that end in it,
     None for any number. ``max_mask``: cells of the attention mask, which are (new tokens) x (cached and new tokens). A
-    single token is always allowed. ``block_tokens``: what attention treats as one block has at least so many tokens;
-    smaller blocks attend to less that is masked, in more calls. ``max_repeated``: the most tokens at the beginning of a
-    subtree that are computed once more so that it can be divided.
+    single token is always allowed. ``block_tokens``: what attention treats as one block has at least so many tokens,
+    but for the last one; smaller blocks attend to less that is masked, in more calls. ``max_repeated``: the most tokens
+    that are computed again, in all its parts, when a subtree is divided.
     """
 
     max_tokens: int
@@ -47,7 +47,7 @@ class StepBudget:
     max_rows: int | None = None
     max_mask: int = 1 << 26
     block_tokens: int = 96
-    max_repeated: int = 16
+    max_repeated: int = 32
 
     def room(self, num_cached: int) -> int:
         """Return how many new tokens a step on top of ``num_cached`` may hold."""
@@ -139,9 +139,12 @@ class _Node:
         scored = max(0, self.end - max(self.start, self.scored_from))
         return _Size(self.end - self.start, scored, int(self.ending is not None))
 
-    def can_be_divided(self, max_repeated: int) -> bool:
-        """Return whether its children may go into several steps, each of which computes its tokens."""
-        return bool(self.children) and self.scored_from >= self.end and self.end - self.start <= max_repeated
+    def can_be_divided(self, room: int, max_repeated: int, *, num_before: int = 0) -> bool:
+        """Return whether its children may go into several steps of ``room`` tokens, each of which computes its own
+        tokens, and ``num_before`` that are before them.
+        """
+        num_repeated = (num_before + self.end - self.start) * max(1, self.size.tokens // room)
+        return bool(self.children) and self.scored_from >= self.end and num_repeated <= max_repeated
 
     def keep_children(self, children: list[_Node]) -> None:
         """Have these children alone."""
@@ -296,27 +299,28 @@ def _next_pack(
     A subtree that does not fit and begins with few tokens is divided, and each part computes its beginning.
     """
     packed: list[_Node] = []
-    size = _Size()
+    size, room = _Size(), budget.room(num_cached)
     while waiting:
         first = waiting[0]
         is_kept = keeps_headers and _is_header(first)
         if not is_kept and budget.fits(size + first.size, num_cached):
             packed.append(waiting.popleft())
             size += first.size
-        elif not is_kept and first.can_be_divided(budget.max_repeated):
+        elif not is_kept and first.can_be_divided(room, budget.max_repeated):
             part, num_children = size + first.own_size, 0
             while budget.fits(part + first.children[num_children].size, num_cached):
                 part += first.children[num_children].size
                 num_children += 1
-            if num_children or (first.ending is not None and budget.fits(part, num_cached)):
+            if num_children:
                 waiting[0] = first.split_off(num_children)
                 packed.append(first)
                 size, first = part, waiting[0]
-            waiting[0] = first.lift_first()
-            if first.children or first.ending is not None:
-                waiting.insert(1, first)
-            if packed and not waiting[0].can_be_divided(budget.max_repeated):
+            num_before = first.end - first.start
+            if packed and not first.children[0].can_be_divided(room, budget.max_repeated, num_before=num_before):
                 break
+            waiting[0] = first.lift_first()
+            if first.children:
+                waiting.insert(1, first)
         elif is_kept or not budget.fits(first.size, num_cached):
             too_big.append(waiting.popleft())
         else:
@@ -371,7 +375,9 @@ def _pack(subtrees: Sequence[_Node], path: tuple[int, ...], block_tokens: int) -
 
 
 def _ancestors(node: _Node, step: Step) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the node's ancestors in this step. What follows the node sees no others before it."""
+    """Return the spans of the node's ancestors in this step: of all tokens before the node, it and the nodes after it
+    see these alone.
+    """
     spans: list[tuple[int, int]] = []
     above = node.parent
     while above is not None and above.pieces and above.pieces[-1][1] is step:
