@@ -90,7 +90,8 @@ def test_a_suite_that_needs_more_than_it_has(llm_pytester: pytest.Pytester) -> N
     ("given", "message"),
     [
         ("--llm-model=fixed:", "--llm-model fixed:: expected fixed:LOCATION"),
-        ("--llm-model=fixde:2", f"*{KINDS[-1].shown_usage()} or fixed:LOCATION"),
+        ("--llm-model=fixde:2", "*there is no kind 'fixde'; did you mean fixed:2?"),
+        ("--llm-model=other:2", f"*{KINDS[-1].shown_usage()} or fixed:LOCATION"),
     ],
 )
 def test_what_it_does_not_take(llm_pytester: pytest.Pytester, workers: list[str], given: str, message: str) -> None:
