@@ -105,12 +105,18 @@ def test_pass_at_k(project: pytest.Pytester) -> None:
 
 FAKE_DOCKER = """\
 #!{python}
-import json, os, subprocess, sys
+import json, os, signal, sys
+from pathlib import Path
 with open({log!r}, "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "run":
+    for option in sys.argv:
+        if option.startswith("--name="):
+            Path({log!r}).with_name(option.removeprefix("--name=")).write_text(str(os.getpid()))
     place = sys.argv.index("example/python:3")
     os.execv({python!r}, [{python!r}, *sys.argv[place + 2:]])
+if sys.argv[1] == "kill":
+    os.kill(int(Path({log!r}).with_name(sys.argv[2]).read_text()), signal.SIGKILL)
 """
 
 

@@ -66,40 +66,50 @@ def compare(
 ) -> SelfCheckComparison:
     """Score ``pairs`` by the tree and, unless that is known, plain.
 
-    In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood if that is more.
-    In coarser dtypes plain scoring itself differs with padding, and with the code that computes attention. The tree may
-    differ three times as much, in the largest difference and in the mean, or by one rounding of every logprob if that
-    is more. A request that has a number on one
-    path alone is as far off as can be, and says nothing of the rounding; one that has none on either is not compared.
+    In float32 the two may differ by 1e-4, by a hundred-thousandth of a long text's loglikelihood if that is more. In
+    coarser dtypes they may differ by one rounding of every logprob, or three times as much as plain scoring differs
+    from itself (``_noise``): a request as much as the noisiest, and their mean as much as the mean. A request that has
+    a number on one path alone is as far off as can be; one that has none on either is not compared.
     """
     by_tree = engine.score(pairs)
     plain = engine.score(pairs, plain=True) if plain is None else plain
-    noise, mean_noise, rounding = 0.0, 0.0, 1e-5
+    rounding, noise = 1e-5, [0.0]
     if dtype != torch.float32:
         alone = engine.score(pairs, plain=True, alone=True)
-        short = {
-            key: pair for key, pair in pairs.items() if len(pair.context) + len(pair.continuation) <= _LONGEST_MATH
-        }
-        with sdpa_kernel(SDPBackend.MATH):
-            by_math = engine.score(short, plain=True, alone=True)
-        found_gaps = [
-            [_difference(other[key], alone[key]) for other in (plain, by_math) if key in other] for key in pairs
-        ]
-        gaps = [max(filter(math.isfinite, gaps_of_one), default=0.0) for gaps_of_one in found_gaps]
-        noise, mean_noise = 3 * max(gaps, default=0.0), 3 * sum(gaps) / max(1, len(gaps))
         rounding = max(rounding, float(torch.finfo(dtype).eps))
+        noise = _noise(engine, pairs, plain, alone)
         plain = alone
-    compared = [
+    found = [
         (_difference(by_tree[key], plain[key]), max(_TOLERANCE, rounding * _size(plain[key])))
         for key in pairs
         if not (isinstance(by_tree[key], RequestError) and isinstance(plain[key], RequestError))
     ]
-    found = [(one, max(noise, allowed)) for one, allowed in compared]
-    largest, tolerance = max(found, default=(0.0, _TOLERANCE))
-    is_close = all(one <= allowed for one, allowed in found)
-    mean_allowed = sum(max(mean_noise, allowed) for _, allowed in compared)
-    is_close = is_close and sum(one for one, _ in compared) <= mean_allowed
-    return SelfCheckComparison(largest, tolerance, len(found), is_close)
+    most, mean = 3 * max(noise), 3 * sum(noise) / len(noise)
+    is_close = all(one <= max(most, allowed) for one, allowed in found)
+    is_close = is_close and sum(one for one, _ in found) <= sum(max(mean, allowed) for _, allowed in found)
+    largest, allowed = max(found, default=(0.0, _TOLERANCE))
+    return SelfCheckComparison(largest, max(most, allowed), len(found), is_close)
+
+
+def _noise(
+    engine: Engine,
+    pairs: Mapping[int, EncodedPair],
+    plain: Mapping[int, Outcome | RequestError],
+    alone: Mapping[int, Outcome | RequestError],
+) -> list[float]:
+    """Return, for each pair, how much the score of its row by itself (``alone``) differs from that in a padded batch
+    (``plain``), or by other code for attention, if that is more.
+
+    On some devices padding makes no difference by itself. A score that is no number says nothing of the rounding.
+    """
+    short = {key: pair for key, pair in pairs.items() if len(pair.context) + len(pair.continuation) <= _LONGEST_MATH}
+    with sdpa_kernel(SDPBackend.MATH):
+        by_math = engine.score(short, plain=True, alone=True)
+    noise = []
+    for key, own in alone.items():
+        gaps = [_difference(other[key], own) for other in (plain, by_math) if key in other]
+        noise.append(max(filter(math.isfinite, gaps), default=0.0))
+    return noise or [0.0]
 
 
 def _size(outcome: Outcome | RequestError) -> float:
